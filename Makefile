@@ -136,8 +136,8 @@ bench-bring-up: build ## time how long a subnet takes to come up: our manager an
 	$(need) opensm ibsim-utils
 	@FERRIBAND=$(FERRIBAND) scripts/bring-up $(BRING_UP)
 
-bench-sdp: build ## compare sockets by SDP with TCP, Unix sockets and a ring in shared memory on this host (BENCH_SDP='--rounds 3 --only stream')
-	$(need) redis-server redis-tools
+bench-sdp: build ## compare sockets by SDP with TCP, Unix sockets and a ring in shared memory on this host (BENCH_SDP='--rounds 3 --only stream', or --busy: with two threads that compute on each core)
+	$(need) redis-server redis-tools nginx wrk memcached iperf3 nodejs
 	$(FERRIBAND) bench --sdp $(BENCH_SDP)
 
 bench-mpi: build ## compare Ferriband's MPI with Open MPI, MPICH and Intel MPI on this host (fetched from PyPI the first time; BENCH_MPI='--rounds 3 --only latency')

@@ -623,10 +623,13 @@ pub struct BenchArgs {
     /// With --mpi: what of Ferriband's own costs how much instead: acknowledgements, idle channels, the designs of the RDMA fast path.
     #[arg(long, requires = "mpi", conflicts_with_all = ["wire", "peer", "fetch"])]
     pub fastpath: bool,
-    /// Compare sockets by SDP with TCP instead, on this host: two programs that send, and redis
-    /// where it is there.
+    /// Compare sockets by SDP with TCP instead, on this host: two programs that send, and redis,
+    /// nginx (with wrk), memcached, iperf3 and node where they are there.
     #[arg(long, conflicts_with_all = ["wire", "mpi"])]
     pub sdp: bool,
+    /// With --sdp: two threads compute on each core meanwhile, and no row may be below 0.95 times TCP.
+    #[arg(long, requires = "sdp")]
+    pub busy: bool,
     /// This process is in namespaces of its own, made for the comparison between two hosts.
     #[arg(long, requires = "mpi", hide = true)]
     pub inside: bool,

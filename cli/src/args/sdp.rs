@@ -70,6 +70,8 @@ pub enum SocketTraffic {
     Stream,
     /// A connection is made, a message goes there and comes back, and it is closed; then the next.
     Connections,
+    /// One process asks a server of lines, and sleeps until the answer has come.
+    Requests,
 }
 
 /// How two processes of `bench --sdp` send to one another.
@@ -87,7 +89,13 @@ pub struct SocketPairArgs {
     /// Which congestion control TCP uses [default: the system's].
     #[arg(long)]
     pub congestion: Option<String>,
-    /// This is the second process; where the first one listens.
+    /// This is the second process; where the first one, or the server, listens.
     #[arg(long)]
     pub peer: Option<String>,
+    /// What a request is.
+    #[arg(long, default_value = "")]
+    pub line: String,
+    /// The last line of an answer.
+    #[arg(long, default_value = "")]
+    pub answer: String,
 }

@@ -8,7 +8,9 @@
 //! instead.
 
 pub mod pair;
+mod programs;
 mod redis;
+mod server;
 
 use crate::args::{BenchArgs, SocketTraffic};
 use crate::demo::programs::Figure;
@@ -21,13 +23,19 @@ use crate::progress::Progress;
 use crate::sdp::LIBRARY;
 use crate::text::{Table, print_json, print_line};
 use clap::ValueEnum;
+use programs::Program;
 use serde::Serialize;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What part of the bound is asked, where that is less than the ratio.
 const OF_BOUND: f64 = 0.8;
+/// What is asked of each row on a busy machine.
+const BUSY: f64 = 0.95;
+/// Threads that compute meanwhile there, for each core.
+const COMPUTERS: usize = 2;
 /// How long a floor is measured, about.
 const FLOOR_NS: f64 = 2e8;
 
@@ -42,14 +50,28 @@ pub enum Way {
     Sdp,
 }
 
+/// Variables of SDP's that a row sets.
+type Settings = &'static [(&'static str, &'static str)];
+
+const DEFAULTS: Settings = &[];
+const NO_SPIN: Settings = &[("FERRIBAND_SDP_SPIN", "0")];
+
 impl Way {
     /// What a program's environment has more.
-    fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
-        match self {
-            Way::Sdp => launch::preload_settings(LIBRARY),
-            _ => Ok(Vec::new()),
-        }
+    fn environment(&self, settings: Settings) -> Result<Vec<(&'static str, OsString)>, Failure> {
+        let Way::Sdp = self else {
+            return Ok(Vec::new());
+        };
+        let mut all = launch::preload_settings(LIBRARY)?;
+        all.extend(settings.iter().map(|(name, value)| (*name, value.into())));
+        Ok(all)
     }
+}
+
+/// Whether all these programs are there.
+fn are_there(names: &[&str]) -> bool {
+    let is_there = |name: &&str| launch::resolve(OsStr::new(name)).is_some();
+    names.iter().all(is_there)
 }
 
 /// What is done in a row.
@@ -60,12 +82,14 @@ enum Work {
     Redis(u32, u32),
     /// A connection is made for one exchange of a message, and closed: too short for SDP.
     Connections(usize),
+    Program(Program),
 }
 
 /// A row of the table.
 struct Row {
     name: String,
     work: Work,
+    settings: Settings,
     /// At least so many times as fast as TCP.
     asked: f64,
 }
@@ -78,9 +102,9 @@ impl Row {
         )
     }
 
-    fn ways(&self, congestions: &[&'static str]) -> Vec<Way> {
+    fn ways(&self, congestions: &[&'static str], busy: bool) -> Vec<Way> {
         let pair = matches!(self.work, Work::Pair(..));
-        let own = !matches!(self.work, Work::Redis(..));
+        let own = pair || matches!(self.work, Work::Connections(_));
         let tcp = congestions
             .iter()
             .filter(|_| own)
@@ -89,8 +113,11 @@ impl Row {
         if ways.is_empty() {
             ways.push(Way::Tcp(None));
         }
-        ways.push(Way::Unix);
-        ways.extend(Some(Way::Floor).filter(|_| pair));
+        if !busy {
+            let has_unix = !matches!(self.work, Work::Program(_));
+            ways.extend(Some(Way::Unix).filter(|_| has_unix));
+            ways.extend(Some(Way::Floor).filter(|_| pair));
+        }
         ways.push(Way::Sdp);
         ways
     }
@@ -107,6 +134,7 @@ impl Row {
             (Work::Pair(traffic, bytes), Way::Floor) => {
                 let looking = match traffic {
                     SocketTraffic::Polled => Looking::Always,
+                    _ if self.settings == NO_SPIN => Looking::Never,
                     _ => Looking::AWhile,
                 };
                 let few = ring::ping_pong_ns(bytes, 500, looking)?;
@@ -116,25 +144,33 @@ impl Row {
             }
             (Work::Connections(_), Way::Floor) => Ok(None),
             (Work::Connections(bytes), way) => {
-                by_socket(SocketTraffic::Connections, bytes, way).map(Some)
+                by_socket(SocketTraffic::Connections, bytes, way, self.settings).map(Some)
             }
-            (Work::Pair(traffic, bytes), way) => by_socket(traffic, bytes, way).map(Some),
+            (Work::Pair(traffic, bytes), way) => {
+                by_socket(traffic, bytes, way, self.settings).map(Some)
+            }
             (Work::Redis(connections, pipeline), way) => {
-                redis::requests(way, connections, pipeline).map(Some)
+                redis::requests(way, self.settings, connections, pipeline).map(Some)
             }
+            (Work::Program(program), way) => program.measure(way, self.settings).map(Some),
         }
     }
 }
 
 /// Two processes of this program, with the environment of the way.
-fn by_socket(traffic: SocketTraffic, bytes: usize, way: &Way) -> Result<f64, Failure> {
+fn by_socket(
+    traffic: SocketTraffic,
+    bytes: usize,
+    way: &Way,
+    settings: Settings,
+) -> Result<f64, Failure> {
     let failed = |error: std::io::Error| Failure::io("run", "socket-pair", &error);
     let traffic = traffic.to_possible_value().expect("each has a name");
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command
         .args(["socket-pair", traffic.get_name()])
         .args(["--bytes", &bytes.to_string()])
-        .envs(way.environment()?);
+        .envs(way.environment(settings)?);
     match way {
         Way::Unix => command.arg("--unix"),
         Way::Tcp(Some(name)) => command.args(["--congestion", name]),
@@ -151,12 +187,25 @@ fn by_socket(traffic: SocketTraffic, bytes: usize, way: &Way) -> Result<f64, Fai
 /// All rows, as far as their programs are there.
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    let row = |name: String, work, asked| Row { name, work, asked };
+    let row = |name: String, work, asked| Row {
+        name,
+        work,
+        settings: DEFAULTS,
+        asked,
+    };
     for bytes in [1, 64, 1024] {
         let polled = Work::Pair(SocketTraffic::Polled, bytes);
         rows.push(row(format!("ping-pong {bytes} B, both poll"), polled, 8.0));
         let sleeping = Work::Pair(SocketTraffic::Sleeping, bytes);
         rows.push(row(format!("ping-pong {bytes} B, blocking"), sleeping, 4.0));
+        rows.push(Row {
+            settings: NO_SPIN,
+            ..row(
+                format!("ping-pong {bytes} B, blocking, spin = 0"),
+                sleeping,
+                1.4,
+            )
+        });
     }
     for (bytes, name, asked) in [
         (1, "1 B", 6.0),
@@ -186,7 +235,62 @@ fn rows() -> Vec<Row> {
             rows.push(row(name, Work::Redis(connections, pipeline), asked));
         }
     }
+    let nginx = |bytes, closes, caches| Program::Nginx {
+        bytes,
+        closes,
+        caches,
+    };
+    let programs = [
+        ("nginx 100 B, keep-alive", nginx(100, false, false), 1.2),
+        ("nginx 100 B, open_file_cache", nginx(100, false, true), 1.4),
+        ("nginx 1 MiB", nginx(1 << 20, false, false), 1.0),
+        (
+            "nginx 100 B, Connection: close",
+            nginx(100, true, false),
+            0.95,
+        ),
+        ("memcached c1", Program::Memcached, 1.4),
+        ("iperf3", Program::Iperf3, 1.0),
+        ("node echo", Program::Node, 1.2),
+    ];
+    let there = programs
+        .into_iter()
+        .filter(|(_, program, _)| program.is_there());
+    rows.extend(
+        there.map(|(name, program, asked)| row(name.to_owned(), Work::Program(program), asked)),
+    );
     rows
+}
+
+/// Threads that compute as long as this lives.
+struct Computers {
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+static COMPUTES: AtomicBool = AtomicBool::new(false);
+
+impl Computers {
+    fn start(count: usize) -> Self {
+        COMPUTES.store(true, Ordering::Relaxed);
+        let compute = || {
+            while COMPUTES.load(Ordering::Relaxed) {
+                for turn in 0..1000_u64 {
+                    std::hint::black_box(turn.wrapping_mul(turn));
+                }
+            }
+        };
+        let threads = (0..count).map(|_| std::thread::spawn(compute)).collect();
+        Self { threads }
+    }
+}
+
+impl Drop for Computers {
+    fn drop(&mut self) {
+        COMPUTES.store(false, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Congestion controls to compare with.
@@ -224,13 +328,19 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
             .as_ref()
             .is_none_or(|text| row.name.contains(text.as_str()))
     };
-    let rows: Vec<Row> = rows().into_iter().filter(wanted).collect();
+    let mut rows: Vec<Row> = rows().into_iter().filter(wanted).collect();
+    if args.busy {
+        rows.iter_mut().for_each(|row| row.asked = BUSY);
+    }
     if rows.is_empty() {
         return Err(Failure::new("no row has that in its name").status(2));
     }
     let congestions = congestions();
     let rounds = args.rounds();
-    let ways: Vec<Vec<Way>> = rows.iter().map(|row| row.ways(&congestions)).collect();
+    let ways = rows.iter().map(|row| row.ways(&congestions, args.busy));
+    let ways: Vec<Vec<Way>> = ways.collect();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let computers = args.busy.then(|| Computers::start(COMPUTERS * cores));
     let steps: usize = ways.iter().map(Vec::len).sum();
     let progress = Progress::new((steps * rounds) as u64);
     // by row, way, round
@@ -257,6 +367,7 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
         }
     }
     progress.finish();
+    drop(computers);
     let outcomes: Vec<Outcome> = rows
         .iter()
         .zip(problems)
@@ -312,6 +423,7 @@ fn judge(row: &Row, ways: &[Way], samples: &[Vec<f64>], problem: Option<String>)
             Work::Pair(..) => "ns",
             Work::Redis(..) => "requests/s",
             Work::Connections(_) => "connections/s",
+            Work::Program(program) => program.unit(),
         },
         tcp: middle(tcp),
         congestion,
@@ -390,6 +502,7 @@ mod tests {
         Row {
             name: "r".to_owned(),
             work,
+            settings: DEFAULTS,
             asked,
         }
     }

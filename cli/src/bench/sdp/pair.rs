@@ -45,6 +45,7 @@ impl Stream for UnixStream {
 pub fn command(args: &SocketPairArgs) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| Failure::io("measure by", "a socket", &error);
     let figure = match &args.peer {
+        Some(peer) if args.traffic == SocketTraffic::Requests => requests(args, peer).map(Some),
         Some(peer) => second(args, peer).map(|()| None),
         None => first(args).map(Some),
     };
@@ -188,6 +189,36 @@ fn second(args: &SocketPairArgs, peer: &str) -> io::Result<()> {
         send(&mut *stream, &bytes)?;
     }
     Ok(())
+}
+
+/// Requests of a second.
+fn requests(args: &SocketPairArgs, peer: &str) -> io::Result<f64> {
+    let mut stream = TcpStream::connect(peer)?;
+    stream.set_nodelay(true)?;
+    let request = format!("{}\r\n", args.line);
+    let end = format!("{}\r\n", args.answer);
+    let mut bytes = vec![0; BUFFER];
+    let mut ask = || -> io::Result<()> {
+        stream.write_all(request.as_bytes())?;
+        let mut done = 0;
+        while !bytes[..done].ends_with(end.as_bytes()) {
+            match stream.read(&mut bytes[done..])? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                got => done += got,
+            }
+        }
+        Ok(())
+    };
+    let begin = Instant::now();
+    while begin.elapsed() < WARM_UP {
+        ask()?;
+    }
+    let (start, mut asked) = (Instant::now(), 0);
+    while start.elapsed() < MEASURED {
+        ask()?;
+        asked += 1;
+    }
+    Ok(f64::from(asked) / start.elapsed().as_secs_f64())
 }
 
 /// A ping-pong goes without delay; a stream as programs leave it.

@@ -390,6 +390,20 @@ impl Qp {
         self.modify(&mut attr, 0)
     }
 
+    /// How long the peer is to wait before it sends again what has found no receive: a code (IBA
+    /// table 45), 0 for 655 ms, the shortest is 1 for 0.01 ms. In RTS, which the queue pair stays in.
+    ///
+    /// # Errors
+    /// EINVAL in another state, or for a code beyond 31.
+    pub fn set_min_rnr_timer(&self, code: u8) -> Result<(), VerbsError> {
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::IBV_QPS_RTS,
+            min_rnr_timer: code,
+            ..Default::default()
+        };
+        self.modify(&mut attr, sys::IBV_QP_MIN_RNR_TIMER)
+    }
+
     /// True if it takes its receives from a shared queue.
     pub(crate) fn has_srq(&self) -> bool {
         match &self.kept {

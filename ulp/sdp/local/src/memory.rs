@@ -58,7 +58,7 @@ pub enum Own {
     FromTcp,
     /// [`ferriband_sdp_proto::change::Place::from_sdp`], what [`Shared::Tail`] is to be.
     FromSdp,
-    /// What the kernel has told: [`PEER_ENDED`], [`CONNECTION_OVER`].
+    /// What the kernel has told: [`PEER_ENDED`], [`CONNECTION_OVER`]; and [`SHUT`].
     Ended,
     /// [`Shared::Tail`] when the ring was found full, and 1 more; 0 before.
     FullTail,
@@ -77,6 +77,9 @@ pub enum Own {
 pub const PEER_ENDED: u64 = 1;
 /// Nothing can be sent any more (POLLHUP, POLLERR).
 pub const CONNECTION_OVER: u64 = 2;
+/// This side's program has ended what it receives (SHUT_RD): an end that the kernel tells may be
+/// its own.
+pub(crate) const SHUT: u64 = 4;
 
 /// The program has had the connection's error.
 pub(crate) const TOLD: u64 = 1 << 32;
@@ -165,6 +168,9 @@ pub trait Kernel: Memory {
     /// Tells the peer's waiters of this connection (its epoll instances, its service thread) that
     /// there are bytes or room.
     fn ring(&self, way: Way);
+    /// Tells the peer's service thread, whoever waits there, that this side wants a direction back
+    /// in TCP: a program that computes looks at nothing.
+    fn recall(&self);
     /// Tells this side's own waiters of this connection (its epoll instances) to look again; by its
     /// service thread, which hears of it as of a peer's ring.
     fn ring_own(&self);

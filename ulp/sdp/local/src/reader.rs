@@ -2,7 +2,7 @@
 
 use crate::error::{self, EAGAIN};
 use crate::lock::Held;
-use crate::memory::{Errno, Kernel, Own, Shared, Way, Word};
+use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, SHUT, Shared, Way, Word};
 use crate::wake;
 use ferriband_sdp_proto::change::{Broken, Marks, Next, Phase, Place};
 
@@ -135,7 +135,7 @@ impl<K: Kernel> Reader<'_, K> {
         };
         let (tcp, ready) = (Phase::Tcp as u64, Phase::Ready as u64);
         let withdrawn = self.0.exchange(shared(Shared::Phase), ready, tcp).is_ok();
-        let is_over = self.own(Own::Ended) != 0;
+        let is_over = self.is_peer_gone();
         let phase = if withdrawn { Phase::Tcp } else { self.phase() };
         match phase {
             Phase::Tcp => {
@@ -146,7 +146,7 @@ impl<K: Kernel> Reader<'_, K> {
             Phase::Sdp if is_over => return Ok(true),
             Phase::Sdp | Phase::Back if !is_over => {
                 self.0.store(shared(Shared::Recall), 1);
-                self.0.ring(IN);
+                self.0.recall();
                 return Ok(false);
             }
             Phase::Sdp | Phase::Back | Phase::Done => {}
@@ -239,6 +239,22 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
+    /// Bytes of the ring that a receive would have, if the next byte comes from there: of those that
+    /// are there so far.
+    #[inline]
+    pub fn in_ring(&self) -> Option<u64> {
+        if self.own(Own::ReceiveGate) == 0 {
+            return None;
+        }
+        let (place, phase) = (self.place(), self.phase());
+        let head = self.0.load(shared(Shared::Head));
+        match place.next(phase, &self.marks(), head, self.0.ring_bytes(IN)) {
+            Ok(Next::Sdp { bytes }) => Some(bytes),
+            Ok(Next::Empty) => Some(0),
+            _ => None,
+        }
+    }
+
     /// What a receive would find. After [`Reader::want_bytes`] and [`Finds::Nothing`], what comes
     /// is told.
     pub fn finds(&self) -> Finds {
@@ -274,6 +290,12 @@ impl<K: Kernel> Reader<'_, K> {
     pub fn heard(&self, ended: u64) {
         self.0.set(Word::Own(Own::Ended), ended);
         wake::wake_own(self.0);
+    }
+
+    /// Before the program ends what it receives, by shutdown(2). The kernel tells of that as of the
+    /// peer's end, and the peer has not died.
+    pub fn shut(&self) {
+        self.0.set(Word::Own(Own::Ended), SHUT);
     }
 
     /// What the direction goes by.
@@ -449,11 +471,18 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
+    /// What the peer has left in the ring is all that comes. Where this side has ended what it
+    /// receives, the kernel tells of that end, and the peer goes on.
+    fn is_peer_gone(&self) -> bool {
+        let ended = self.own(Own::Ended);
+        ended & CONNECTION_OVER != 0 || ended != 0 && ended & SHUT == 0
+    }
+
     /// A peer that has died has left bytes unread in the ring that it read, whoever goes on by TCP
     /// since.
     fn has_left_unread(&self) -> bool {
         let tail = Word::Shared(Way::Out, Shared::Tail);
-        self.own(Own::Head) != self.0.load(tail)
+        self.own(Own::Ended) & SHUT == 0 && self.own(Own::Head) != self.0.load(tail)
     }
 
     /// The kernel has no more: the stream's end, or an error that the program has not had.

@@ -245,10 +245,10 @@ fn nothing_is_offered_for_one_that_gave_up() {
 }
 
 #[test]
-fn giving_up_rings_and_leaves_unread_tcp_where_it_is() {
+fn giving_up_recalls_and_leaves_unread_tcp_where_it_is() {
     let (w, r) = over(b"ab");
     assert_eq!(Reader(&r).give_up(), Ok(false));
-    assert_eq!(r.rings.get(), 1);
+    assert_eq!(r.recalls.get(), 1);
     Service(&w).look(0);
     assert_eq!(Reader(&r).give_up(), Ok(true));
     assert_eq!(w.world.queues.borrow()[0], b"abs");
@@ -415,6 +415,20 @@ fn a_peer_that_dies_with_bytes_unread_has_reset_the_connection() {
 }
 
 const RESET: Errno = Errno(104);
+
+#[test]
+fn a_side_that_ends_what_it_receives_is_not_reset() {
+    let (w, r) = over(b"");
+    assert!(Reader(&w).offer());
+    assert_eq!(send(&r, b"t"), Sent::Bytes(1));
+    Reader(&w).shut();
+    // which a receive by the kernel finds as it finds the peer's
+    r.end();
+    Service(&w).look(PEER_ENDED);
+    assert_eq!(Reader(&w).give_up(), Ok(false), "the peer goes on");
+    assert_eq!(receive(&w), bytes(b"t"));
+    assert_eq!(receive(&w), bytes(b""));
+}
 
 #[test]
 fn a_sleeper_sees_no_ring_of_one_that_gave_up() {

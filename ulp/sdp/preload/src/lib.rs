@@ -8,6 +8,7 @@
 //! the C library's function. Whatever is done before and after that function is in frames of its
 //! own, which call no cancellation point and let no panic out.
 
+mod cancel;
 mod moving;
 mod numbers;
 mod options;

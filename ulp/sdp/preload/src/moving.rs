@@ -1,8 +1,10 @@
 //! Calls that move bytes.
 
+use crate::cancel::{_pthread_cleanup_pop, _pthread_cleanup_push, pause, pthread_testcancel};
 use crate::{only_by_kernel, only_by_kernel_for, quietly, real, set_errno, stream};
-use ferriband_sdp_socket::process::{Begun, Cause, Process};
+use ferriband_sdp_socket::process::{Begun, Cause, Process, Ticket};
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::MaybeUninit;
 
 type Size = libc::size_t;
 type Answer = libc::ssize_t;
@@ -16,7 +18,7 @@ fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
     match begun {
         Begun::Plain => real(),
         Begun::Kernel(ticket) => {
-            let answer = real();
+            let answer = inside(ticket, real);
             quietly((), || ticket.end(answer));
             answer
         }
@@ -25,7 +27,32 @@ fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
             set_errno(errno);
             -1
         }
+        // whoever sleeps goes on first
+        Begun::Sleep(sleeper) => {
+            quietly((), || sleeper.end());
+            set_errno(libc::EIO);
+            -1
+        }
     }
+}
+
+/// Calls the kernel's function. A thread that is cancelled there ends the ticket.
+#[inline]
+fn inside(mut ticket: Ticket, real: impl FnOnce() -> Answer) -> Answer {
+    let mut buffer = MaybeUninit::uninit();
+    let argument = (&raw mut ticket).cast();
+    // SAFETY: the buffer and the ticket lie in this frame until the buffer is taken out below.
+    unsafe { _pthread_cleanup_push(buffer.as_mut_ptr(), cancelled, argument) };
+    let answer = real();
+    // SAFETY: the buffer that was put in above.
+    unsafe { _pthread_cleanup_pop(buffer.as_mut_ptr(), 0) };
+    answer
+}
+
+extern "C" fn cancelled(ticket: *mut c_void) {
+    // SAFETY: `inside` has given the address of its own.
+    let ticket = unsafe { *ticket.cast::<Ticket>() };
+    quietly((), || ticket.end(-1));
 }
 
 /// Before a call that sends in a way that only the kernel has.
@@ -65,9 +92,43 @@ unsafe fn send_parts(
     let Some(process) = stream(number) else {
         return real();
     };
+    // SAFETY: a cancelled thread ends here, although it need not sleep; this frame owns nothing.
+    unsafe { pthread_testcancel() };
     // SAFETY: the caller's promise.
     let begin = || unsafe { process.send(number, parts, flags) };
-    end(quietly(Begun::Failed(libc::EIO), begin), real)
+    let mut begun = quietly(Begun::Failed(libc::EIO), begin);
+    while let Begun::Sleep(sleeper) = begun {
+        let woken = pause(sleeper);
+        // SAFETY: the caller's promise.
+        let go_on = || unsafe { sleeper.send(parts, woken) };
+        begun = quietly(Begun::Failed(libc::EIO), go_on);
+    }
+    end(begun, real)
+}
+
+/// What a call that receives has done when it does not sleep any more.
+///
+/// # Safety
+/// The parts may be written.
+#[inline]
+unsafe fn receives(
+    process: &'static Process,
+    number: c_int,
+    parts: &mut [libc::iovec],
+    flags: c_int,
+) -> Begun {
+    // SAFETY: a cancelled thread ends here, although it need not sleep; this frame owns nothing.
+    unsafe { pthread_testcancel() };
+    // SAFETY: the caller's promise.
+    let begin = || unsafe { process.receive(number, parts, flags) };
+    let mut begun = quietly(Begun::Failed(libc::EIO), begin);
+    while let Begun::Sleep(sleeper) = begun {
+        let woken = pause(sleeper);
+        // SAFETY: the caller's promise.
+        let go_on = || unsafe { sleeper.receive(parts, woken) };
+        begun = quietly(Begun::Failed(libc::EIO), go_on);
+    }
+    begun
 }
 
 /// A call that receives.
@@ -85,8 +146,7 @@ unsafe fn receive_parts(
         return real();
     };
     // SAFETY: the caller's promise.
-    let begin = || unsafe { process.receive(number, parts, flags) };
-    end(quietly(Begun::Failed(libc::EIO), begin), real)
+    end(unsafe { receives(process, number, parts, flags) }, real)
 }
 
 fn part(at: *const c_void, length: Size) -> libc::iovec {
@@ -96,6 +156,13 @@ fn part(at: *const c_void, length: Size) -> libc::iovec {
     }
 }
 
+/// A call that the kernel refuses, or that it alone can do.
+#[cold]
+fn refused(number: c_int, real: impl FnOnce() -> Answer) -> Answer {
+    only_by_kernel(number);
+    real()
+}
+
 /// The parts of a vector; None if the kernel would refuse it, or says better what is wrong.
 ///
 /// # Safety
@@ -103,7 +170,10 @@ fn part(at: *const c_void, length: Size) -> libc::iovec {
 unsafe fn vector<'a>(parts: *const libc::iovec, count: usize) -> Option<&'a [libc::iovec]> {
     match count {
         0 => Some(&[]),
-        1..=MOST_PARTS if !parts.is_null() => {
+        1..=MOST_PARTS
+            if parts.is_aligned()
+                && Process::can_read(parts.cast(), count * size_of::<libc::iovec>()) =>
+        {
             // SAFETY: the caller's promise.
             let parts = unsafe { std::slice::from_raw_parts(parts, count) };
             Some(parts)
@@ -176,11 +246,14 @@ pub unsafe extern "C-unwind" fn readv(
     count: c_int,
 ) -> Answer {
     let real = || real::call!(-1, fn readv(number => c_int, parts => *const libc::iovec, count => c_int) -> Answer);
+    if stream(number).is_none() {
+        return real();
+    }
     // SAFETY: the caller's promise.
     match unsafe { vector_mut(parts, usize::try_from(count).unwrap_or(usize::MAX)) } {
         // SAFETY: the caller's promise.
         Some(parts) => unsafe { receive_parts(number, parts, 0, real) },
-        None => real(),
+        None => refused(number, real),
     }
 }
 
@@ -195,11 +268,14 @@ pub unsafe extern "C-unwind" fn writev(
     count: c_int,
 ) -> Answer {
     let real = || real::call!(-1, fn writev(number => c_int, parts => *const libc::iovec, count => c_int) -> Answer);
+    if stream(number).is_none() {
+        return real();
+    }
     // SAFETY: the caller's promise.
     match unsafe { vector(parts, usize::try_from(count).unwrap_or(usize::MAX)) } {
         // SAFETY: the caller's promise.
         Some(parts) => unsafe { send_parts(number, parts, 0, real) },
-        None => real(),
+        None => refused(number, real),
     }
 }
 
@@ -350,8 +426,7 @@ unsafe fn receive_from(
         return real();
     };
     // SAFETY: the caller's promise.
-    let begin = || unsafe { process.receive(number, &mut [part], flags) };
-    let begun = quietly(Begun::Failed(libc::EIO), begin);
+    let begun = unsafe { receives(process, number, &mut [part], flags) };
     // SAFETY: the caller's promise.
     unsafe { from_nowhere(begun, address, address_length) };
     end(begun, real)
@@ -380,6 +455,11 @@ pub unsafe extern "C-unwind" fn sendto(
     unsafe { send_parts(number, &[part(from, length)], flags, real) }
 }
 
+/// Whether a message can be looked at; the kernel refuses one that cannot.
+fn is_message(message: *const libc::msghdr) -> bool {
+    message.is_aligned() && Process::can_read(message.cast(), size_of::<libc::msghdr>())
+}
+
 /// recvmsg(2).
 ///
 /// # Safety
@@ -394,18 +474,17 @@ pub unsafe extern "C-unwind" fn recvmsg(
     let Some(process) = stream(number) else {
         return real();
     };
-    if message.is_null() {
-        return real();
+    if !is_message(message) {
+        return refused(number, real);
     }
     // SAFETY: the caller's promise.
     let (parts, count) = unsafe { ((*message).msg_iov, (*message).msg_iovlen) };
     // SAFETY: the caller's promise.
     let Some(parts) = (unsafe { vector_mut(parts, count) }) else {
-        return real();
+        return refused(number, real);
     };
     // SAFETY: the caller's promise.
-    let begin = || unsafe { process.receive(number, parts, flags) };
-    let begun = quietly(Begun::Failed(libc::EIO), begin);
+    let begun = unsafe { receives(process, number, parts, flags) };
     if matches!(begun, Begun::Done(_)) {
         // SAFETY: the caller's promise; as the kernel does for TCP.
         unsafe {
@@ -428,8 +507,11 @@ pub unsafe extern "C-unwind" fn sendmsg(
     flags: c_int,
 ) -> Answer {
     let real = || real::call!(-1, fn sendmsg(number => c_int, message => *const libc::msghdr, flags => c_int) -> Answer);
-    if Process::there().is_none() || message.is_null() {
+    if Process::there().is_none() {
         return real();
+    }
+    if !is_message(message) {
+        return refused(number, real);
     }
     // SAFETY: the caller's promise.
     if unsafe { (*message).msg_controllen } != 0 {
@@ -439,11 +521,14 @@ pub unsafe extern "C-unwind" fn sendmsg(
     }
     // SAFETY: the caller's promise.
     let (parts, count) = unsafe { ((*message).msg_iov, (*message).msg_iovlen) };
+    if stream(number).is_none() {
+        return real();
+    }
     // SAFETY: the caller's promise.
     match unsafe { vector(parts, count) } {
         // SAFETY: the caller's promise.
         Some(parts) => unsafe { send_parts(number, parts, flags, real) },
-        None => real(),
+        None => refused(number, real),
     }
 }
 

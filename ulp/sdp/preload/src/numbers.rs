@@ -1,20 +1,58 @@
 //! Calls by which descriptors get numbers and lose them.
 
 use crate::{only_by_kernel, only_by_kernel_for, quietly, real, set_errno};
+use ferriband_sdp_socket::own::Closes;
 use ferriband_sdp_socket::process::{Cause, Closing, Process};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// close(2).
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn close(number: c_int) -> c_int {
-    if let Some(process) = Process::there() {
-        let closing = quietly(Closing::ByKernel, || process.close(number));
-        if closing == Closing::Closed {
+    let Some(process) = Process::there() else {
+        return real_close(number);
+    };
+    match quietly(Closing::ByKernel, || process.close(number)) {
+        Closing::ByKernel => real_close(number),
+        Closing::Closed => {
             set_errno(libc::EBADF);
-            return -1;
+            -1
+        }
+        Closing::Unknown => {
+            // SAFETY: a cancelled thread ends here; this frame owns nothing.
+            unsafe { pthread_testcancel() };
+            let mut state = 0;
+            // SAFETY: writes one number.
+            unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut state) };
+            let answer = alone(|| real_close(number));
+            // SAFETY: writes one number.
+            unsafe { pthread_setcancelstate(state, &raw mut state) };
+            answer
         }
     }
+}
+
+fn real_close(number: c_int) -> c_int {
     real::call!(-1, fn close(number => c_int) -> c_int)
+}
+
+/// A call on numbers of which nothing may be known, which must not meet descriptors that are being
+/// made. It is no cancellation point.
+fn alone(does: impl FnOnce() -> c_int) -> c_int {
+    let closes = Closes::begin();
+    let answer = does();
+    closes.over();
+    answer
+}
+
+/// PTHREAD_CANCEL_DISABLE.
+const CANCEL_DISABLE: c_int = 1;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
 }
 
 fn real_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
@@ -31,7 +69,7 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
     quietly(-1, || {
         let mut answer = 0;
         for gap in process.close_range(first..=last) {
-            answer = real_range(*gap.start(), *gap.end(), flags);
+            answer = alone(|| real_range(*gap.start(), *gap.end(), flags));
             if answer != 0 {
                 break;
             }
@@ -87,7 +125,8 @@ pub extern "C" fn dup2(from: c_int, number: c_int) -> c_int {
     if !make_way(from, number) {
         return -1;
     }
-    let done = real::call!(-1, fn dup2(from => c_int, number => c_int) -> c_int);
+    let real = || real::call!(-1, fn dup2(from => c_int, number => c_int) -> c_int);
+    let done = if from == number { real() } else { alone(real) };
     duplicated(from, done)
 }
 
@@ -97,7 +136,8 @@ pub extern "C" fn dup3(from: c_int, number: c_int, flags: c_int) -> c_int {
     if from != number && !make_way(from, number) {
         return -1;
     }
-    let done = real::call!(-1, fn dup3(from => c_int, number => c_int, flags => c_int) -> c_int);
+    let done =
+        alone(|| real::call!(-1, fn dup3(from => c_int, number => c_int, flags => c_int) -> c_int));
     duplicated(from, done)
 }
 

@@ -17,6 +17,16 @@ unsafe fn number_at(value: *const c_void, length: libc::socklen_t) -> Option<c_i
     is_number.then(|| unsafe { value.cast::<c_int>().read_unaligned() })
 }
 
+/// Whether there is room for an option that is a number.
+///
+/// # Safety
+/// The length is NULL or may be read.
+unsafe fn takes_number(value: *mut c_void, length: *mut libc::socklen_t) -> bool {
+    // SAFETY: the caller's promise.
+    let room = unsafe { length.as_ref() };
+    !value.is_null() && room.is_some_and(|room| *room as usize >= size_of::<c_int>())
+}
+
 /// setsockopt(2).
 ///
 /// # Safety
@@ -63,6 +73,18 @@ pub unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     length: *mut libc::socklen_t,
 ) -> c_int {
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
+        && let Some(process) = stream(number)
+        // SAFETY: the caller's promise.
+        && unsafe { takes_number(value, length) }
+        && let Some(error) = quietly(None, || process.take_error(number))
+    {
+        // SAFETY: there is room for it, as was looked.
+        unsafe { value.cast::<c_int>().write_unaligned(error) };
+        // SAFETY: as above.
+        unsafe { *length = size_of::<c_int>() as libc::socklen_t };
+        return 0;
+    }
     let answer = real::call!(-1, fn getsockopt(
         number => c_int, level => c_int, name => c_int, value => *mut c_void,
         length => *mut libc::socklen_t

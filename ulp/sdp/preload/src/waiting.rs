@@ -3,6 +3,7 @@
 //! What has no stream among them is the C library's own call. Where a stream is among them the
 //! thread sleeps in the C library's function as well, so that it can be cancelled there.
 
+use crate::cancel::{_pthread_cleanup_pop, _pthread_cleanup_push, pthread_testcancel};
 use crate::{quietly, real, set_errno, stream};
 use ferriband_sdp_socket::process::Process;
 use ferriband_sdp_socket::ready::kernel;
@@ -158,28 +159,6 @@ unsafe fn sleep_in_epoll(
 extern "C" fn dropped<W>(call: *mut c_void) {
     // SAFETY: `waits` has given the address of its own, which it drops no other way.
     quietly((), || unsafe { call.cast::<W>().drop_in_place() });
-}
-
-/// The C library's record of a handler (`struct _pthread_cleanup_buffer`).
-#[repr(C)]
-struct CleanupBuffer {
-    routine: Option<extern "C" fn(*mut c_void)>,
-    argument: *mut c_void,
-    cancel_type: c_int,
-    previous: *mut CleanupBuffer,
-}
-
-unsafe extern "C" {
-    fn _pthread_cleanup_push(
-        buffer: *mut CleanupBuffer,
-        routine: extern "C" fn(*mut c_void),
-        argument: *mut c_void,
-    );
-    fn _pthread_cleanup_pop(buffer: *mut CleanupBuffer, runs: c_int);
-}
-
-unsafe extern "C-unwind" {
-    fn pthread_testcancel();
 }
 
 fn milliseconds(time: c_int) -> Option<Duration> {

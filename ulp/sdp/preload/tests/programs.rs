@@ -217,6 +217,37 @@ fn forks_after_accept() {
 }
 
 #[test]
+fn parent_and_child_wait_for_one_connection() {
+    same("both_wait", "");
+}
+
+#[test]
+fn rings_that_stay_full_while_a_writer_waits() {
+    for mode in ["poll", "select", "lt", "et"] {
+        same("full", mode);
+    }
+}
+
+#[test]
+fn a_number_is_closed_while_a_call_is_in_progress() {
+    for mode in ["reads", "writes", "cancels"] {
+        same("closes", mode);
+    }
+}
+
+#[test]
+fn descriptors_of_the_library_are_never_met() {
+    same("strays", "");
+}
+
+#[test]
+fn memory_that_cannot_be_accessed() {
+    for mode in ["0", "1", "2", "3", "r0", "r1", "r2", "r3", "r4"] {
+        same("faults", mode);
+    }
+}
+
+#[test]
 fn several_numbers_for_a_connection() {
     same("dups", "");
 }
@@ -250,6 +281,90 @@ fn killed_peers() {
 #[test]
 fn resets_and_urgent_bytes() {
     same("ends", "");
+}
+
+/// The fuzzer of sequences of calls, with the static program that it executes.
+struct Fuzzer {
+    program: PathBuf,
+    reader: PathBuf,
+}
+
+impl Fuzzer {
+    fn new(name: &str) -> Self {
+        Self {
+            program: compile("fuzz/fuzz", name, &[]),
+            reader: compile("fuzz/static", &format!("{name}-static"), &["-static"]),
+        }
+    }
+
+    /// Sequences of so many seeds from `first` on, with a library.
+    fn drive(&self, library: &Path, first: u64, count: u64) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("drive").arg(library);
+        command.args([first.to_string(), count.to_string()]);
+        command.env("FUZZ_READER", &self.reader);
+        command.env_remove("LD_PRELOAD");
+        command
+    }
+}
+
+impl Drop for Fuzzer {
+    fn drop(&mut self) {
+        for file in [&self.program, &self.reader] {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    let set = std::env::var(variable).ok();
+    set.map_or(otherwise, |set| set.parse().expect("a number"))
+}
+
+/// FUZZ_SEQUENCES sequences from FUZZ_SEED on, by two at once.
+#[test]
+fn sequences_of_calls_answer_as_by_tcp() {
+    let fuzzer = Fuzzer::new("fuzz");
+    let (first, count) = (number("FUZZ_SEED", 1), number("FUZZ_SEQUENCES", 10_000));
+    let half = count.div_ceil(2);
+    let drives = [first, first + half].map(|first| {
+        let mut command = fuzzer.drive(library(), first, half);
+        command.stdout(std::process::Stdio::piped());
+        command.spawn().expect("it runs")
+    });
+    for drive in drives {
+        let output = drive.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}\n{said}", output.status);
+        println!("{said}");
+    }
+}
+
+#[test]
+fn the_fuzzer_finds_a_library_that_is_broken() {
+    let fuzzer = Fuzzer::new("fuzz-planted");
+    let plants = compile("fuzz/plants", "plants.so", &["-shared", "-fPIC", "-ldl"]);
+    let both = format!("{}:{}", plants.display(), library().display());
+    for plant in [
+        "byte lost",
+        "byte twice",
+        "other error",
+        "end lost",
+        "wake-up lost",
+        "event lost",
+        "bit lost",
+        "never ready",
+        "option",
+        "no reset",
+    ] {
+        let mut command = fuzzer.drive(Path::new(&both), 1, 512);
+        command.env("PLANT", plant).env("FUZZ_MOST", "1");
+        let output = command.env("FUZZ_WHOLE", "1").output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{plant}: {said}");
+        assert!(said.contains("differs at step"), "{plant}: {said}");
+    }
+    fs::remove_file(plants).expect("it was there");
 }
 
 /// The comparison of suites, over CPython's tests of socketserver, where they are installed.

@@ -29,6 +29,13 @@ pub static SETTINGS: Table = Table {
             help: "A connection asks to go by SDP after so many bytes in both directions together, however few exchanges there were; 0: with its first call.",
         },
         Setting {
+            name: "spin",
+            about: "waiting",
+            kind: Kind::OneOf(&["auto", "0", "always"]),
+            default: "auto",
+            help: "Whether a thread that finds nothing looks again before it sleeps: as long as it learns that this pays, never (0), or 10 ms before each sleep (always), which takes a core.",
+        },
+        Setting {
             name: "counters",
             about: "reports",
             kind: Kind::Text,

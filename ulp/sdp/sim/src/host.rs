@@ -539,6 +539,13 @@ impl Kernel for Host<'_> {
         }
     }
 
+    fn recall(&self) {
+        if self.locked_step() {
+            self.note_step(|| "recalls".into());
+            self.tell(1 - self.side, RUNG);
+        }
+    }
+
     fn ring_own(&self) {
         if self.locked_step() {
             self.note_step(|| "rings its own".into());

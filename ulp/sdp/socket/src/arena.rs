@@ -213,10 +213,7 @@ impl Arena {
             self.give_back(Taken { index, generation }, None, living);
             return None;
         }
-        for word in record.words() {
-            word.store(0, Ordering::Relaxed);
-        }
-        record.wakes.store(0, Ordering::Relaxed);
+        record.clear();
         record.owner.store(who.as_owner(), Ordering::Release);
         Some(Taken {
             index,
@@ -239,6 +236,12 @@ impl Arena {
     pub fn others_hold(&self, who: Holder, taken: Taken, living: &impl Living) -> bool {
         let alone = self.record(taken.index).owner.load(Ordering::Acquire) == who.as_owner();
         !alone && self.is_held(taken.index, Some(place(who.number)), living)
+    }
+
+    /// Whether another process holds a record that this process does not; one that nobody holds,
+    /// since its last holder died, is given back.
+    pub fn is_held_elsewhere(&self, who: Holder, taken: Taken, living: &impl Living) -> bool {
+        self.is(taken) && !self.give_back(taken, Some(place(who.number)), living) && self.is(taken)
     }
 
     /// Holds a record that another process holds. False if nobody held it any more.

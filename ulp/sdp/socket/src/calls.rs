@@ -1,10 +1,17 @@
-//! The program's calls on one connection that SDP may carry: they try, and sleep, and try again.
+//! The program's calls on one connection that SDP may carry: they try, and say where the thread is
+//! to sleep, and try again.
 
 use crate::link::Call;
-use ferriband_host::wake::{self, Until, Wait};
+use crate::raw::system_call;
+use crate::ready::{full, kernel};
+use crate::spin::{self, For, Vain};
+use ferriband_host::wake::{self, Wait};
 use ferriband_sdp_local::{
-    BOX, Closing, FUTEX, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
+    BOX, Closing, FUTEX, Memory, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
 };
+use ferriband_sdp_proto::change::Phase;
+use rustix::io::Errno;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// What a call does.
@@ -17,6 +24,8 @@ pub enum Answer {
     Kernel(u64),
     /// An error, by its number.
     Error(i32),
+    /// The thread is to sleep; then the call goes on with its progress.
+    Sleep(Nap),
 }
 
 /// For so long a ring may stay full of which nobody reads. A reader that waits for a core has been
@@ -27,78 +36,193 @@ const FULL: Duration = Duration::from_millis(100);
 /// is to end; or the error that the call has instead.
 pub type Patience<'a> = dyn FnMut() -> Result<Option<Duration>, i32> + 'a;
 
+/// Where a call's thread sleeps before the call goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nap {
+    /// By futex.
+    Word {
+        /// The word. It stays as long as the call is open.
+        at: *const AtomicU32,
+        /// As long as it is this.
+        value: u32,
+        /// Until this time of CLOCK_MONOTONIC.
+        until: Option<Duration>,
+    },
+    /// Until the kernel takes bytes to send on the socket, or has an error.
+    Kernel,
+}
+
+impl Nap {
+    /// Sleeps, and cannot be cancelled.
+    pub(crate) fn sleep(self, call: Call<'_, '_>) -> Wait {
+        match self {
+            Nap::Word { at, value, until } => {
+                let until = kernel::spec(until);
+                let until = until.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+                // SAFETY: the call is open; the time lives in this frame.
+                unsafe { Self::sleep_on(at, value, until) }
+            }
+            Nap::Kernel => {
+                call.wait_for_kernel();
+                Wait::Woken
+            }
+        }
+    }
+
+    /// Sleeps on a word, by one system call. The frame owns nothing: a thread may be cancelled in it.
+    ///
+    /// # Safety
+    /// The word is there as long as the thread sleeps; NULL or a time that may be read.
+    #[inline(never)]
+    pub unsafe fn sleep_on(at: *const AtomicU32, value: u32, until: *const libc::timespec) -> Wait {
+        let anybody = libc::FUTEX_BITSET_MATCH_ANY as u32 as isize;
+        let arguments = [
+            at as isize,
+            libc::FUTEX_WAIT_BITSET as isize,
+            value as isize,
+            until as isize,
+            0,
+            anybody,
+        ];
+        // SAFETY: the caller's promise.
+        match unsafe { system_call(libc::SYS_futex, arguments) } {
+            Ok(_) => Wait::Woken,
+            Err(Errno::INTR) => Wait::Interrupted,
+            Err(Errno::TIMEDOUT) => Wait::TimedOut,
+            Err(_) => Wait::Changed,
+        }
+    }
+}
+
+/// What a call knows from one of its sleeps to the next. Like the call it has no destructor: a
+/// thread that is cancelled in its sleep leaves nothing behind but a want, which costs the peer one
+/// wake-up.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Progress {
+    /// Bytes that were sent.
+    done: u64,
+    /// The want's value.
+    wants: Option<u64>,
+    vain: Option<Vain>,
+    /// The sleep ends before the call's own time does.
+    is_short: bool,
+    woken: Option<Wait>,
+}
+
+impl Progress {
+    /// Bytes that were sent.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// The thread has slept as [`Answer::Sleep`] has said, and the call goes on.
+    pub fn slept(&mut self, woken: Wait) {
+        self.woken = Some(woken);
+    }
+
+    /// What has become of the sleep. An error, if it is to end the call.
+    fn wake_up(&mut self, patience: &mut Patience<'_>) -> Option<i32> {
+        let woken = self.woken.take()?;
+        if let Some(vain) = self.vain.take() {
+            vain.slept();
+        }
+        match woken {
+            Wait::TimedOut if !self.is_short => Some(libc::EAGAIN),
+            Wait::Interrupted => Some(libc::EINTR),
+            _ => patience().err(),
+        }
+    }
+
+    /// The next sleep, as long as a want has this value.
+    fn sleep(&self, call: Call<'_, '_>, want: Word, value: u64, until: Option<Duration>) -> Answer {
+        let at = std::ptr::from_ref(call.link().futex(want));
+        let value = value as u32;
+        Answer::Sleep(Nap::Word { at, value, until })
+    }
+}
+
 /// send(2) and its like: `bytes` is the parts' length. It ends when all are sent, as a blocking
 /// socket's does, or with what was sent before it had to give up. [`Answer::Kernel`] comes with
-/// what was sent before.
+/// what was sent before. After [`Answer::Sleep`] it is called again with its progress.
 pub fn send(
     call: Call<'_, '_>,
     parts: &[libc::iovec],
     bytes: u64,
+    progress: &mut Progress,
     patience: &mut Patience<'_>,
 ) -> Answer {
     let writer = Writer(&call);
-    let want = Word::Shared(Way::Out, Shared::WantRoom);
-    let mut done = 0;
-    let mut wants = None;
+    if let Some(errno) = progress.wake_up(patience) {
+        return given_up(progress.done, errno);
+    }
     loop {
+        let done = progress.done;
         match writer.send(parts, done, bytes - done) {
             Sent::Bytes(sent) => {
-                done += sent;
-                wants = None;
-                if done == bytes {
-                    return Answer::Bytes(done);
+                progress.done += sent;
+                progress.wants = None;
+                if progress.done == bytes {
+                    return Answer::Bytes(bytes);
                 }
                 continue;
             }
             Sent::ByKernel => return Answer::Kernel(done),
             Sent::KernelFull => {
-                if let Err(errno) = patience() {
-                    return given_up(done, errno);
-                }
-                call.wait_for_kernel();
-                continue;
+                return match patience() {
+                    Ok(_) => Answer::Sleep(Nap::Kernel),
+                    Err(errno) => given_up(done, errno),
+                };
             }
             Sent::Busy => return given_up(done, libc::EAGAIN),
             Sent::Ended if done > 0 => return Answer::Bytes(done),
             // the kernel tells what has happened
             Sent::Ended => {
-                let kept = writer.take_error().map(|error| error.0);
-                let error = kept.or_else(|| call.pending_error());
+                let kept = || writer.take_error().map(|error| error.0);
+                // a copy may have taken the kernel's meanwhile
+                let error = kept().or_else(|| call.pending_error()).or_else(kept);
                 return Answer::Error(error.unwrap_or(libc::EPIPE));
             }
             Sent::NoRoom => {}
         }
-        let now = wake::now();
-        let Some(left) = tire(call, now) else {
-            continue;
-        };
-        let end = match patience() {
-            Ok(end) => end,
-            // whoever cannot wait is told by poll(2) and its like when there is room, and by one
-            // that is edge-triggered only then
-            Err(libc::EAGAIN) if wants.is_none() => {
-                wants = Some(writer.want_room(BOX));
-                continue;
-            }
-            Err(errno) => return given_up(done, errno),
-        };
-        let Some(value) = wants.take() else {
-            wants = Some(writer.want_room(FUTEX));
-            continue;
-        };
-        let again = now + left;
-        let short = end.is_none_or(|end| again < end);
-        let until = if short { Some(again) } else { end };
-        match sleep(call, want, value, until) {
-            // R is looked at again
-            Some(libc::EAGAIN) if short => {}
-            Some(errno) => return given_up(done, errno),
-            None => {}
-        }
-        if let Err(errno) = patience() {
-            return given_up(done, errno);
+        if let Some(answer) = wait_for_room(call, progress, patience) {
+            return answer;
         }
     }
+}
+
+/// The ring is full. None: the call sends again.
+fn wait_for_room(
+    call: Call<'_, '_>,
+    progress: &mut Progress,
+    patience: &mut Patience<'_>,
+) -> Option<Answer> {
+    let writer = Writer(&call);
+    let now = wake::now();
+    let left = tire(call, now)?;
+    let end = match patience() {
+        Ok(end) => end,
+        // whoever cannot wait is told by poll(2) and its like when there is room, and by one
+        // that is edge-triggered only then
+        Err(libc::EAGAIN) if progress.wants.is_none() => {
+            progress.wants = Some(writer.want_room(BOX));
+            full::watch(call.link());
+            return None;
+        }
+        Err(errno) => return Some(given_up(progress.done, errno)),
+    };
+    let Some(value) = progress.wants.take() else {
+        progress.vain = spin::look(For::Room, end, || writer.has_room());
+        if progress.vain.is_some() {
+            progress.wants = Some(writer.want_room(FUTEX));
+        }
+        return None;
+    };
+    // then R is looked at again
+    let again = now + left;
+    progress.is_short = end.is_none_or(|end| again < end);
+    let until = if progress.is_short { Some(again) } else { end };
+    let want = Word::Shared(Way::Out, Shared::WantRoom);
+    Some(progress.sleep(call, want, value, until))
 }
 
 /// The ring is full at this time: how long its reader is given to read before the caller looks
@@ -109,16 +233,28 @@ fn tire(call: Call<'_, '_>, now: Duration) -> Option<Duration> {
     left.map(Duration::from_millis)
 }
 
-/// recv(2) and its like: gives what there is, at most `bytes`, the parts' length.
+/// As of this time, for who waits for room without a call that sends: how much longer the reader of
+/// a full ring is given. None: nobody waits for room, or there is some.
+pub fn tire_for_waiters(call: Call<'_, '_>, now: Duration) -> Option<Duration> {
+    let writer = Writer(&call);
+    let wants = call.load(Word::Shared(Way::Out, Shared::WantRoom));
+    let is_full = writer.phase() == Phase::Sdp && !writer.has_room();
+    (wants & BOX != 0 && is_full).then(|| tire(call, now))?
+}
+
+/// recv(2) and its like: gives what there is, at most `bytes`, the parts' length. After
+/// [`Answer::Sleep`] it is called again with its progress.
 pub fn receive(
     call: Call<'_, '_>,
     parts: &mut [libc::iovec],
     bytes: u64,
+    progress: &mut Progress,
     patience: &mut Patience<'_>,
 ) -> Answer {
     let reader = Reader(&call);
-    let want = Word::Shared(Way::In, Shared::WantBytes);
-    let mut wants = None;
+    if let Some(errno) = progress.wake_up(patience) {
+        return Answer::Error(errno);
+    }
     loop {
         match reader.receive(parts, 0, bytes) {
             Received::Bytes(received) => return Answer::Bytes(received),
@@ -131,15 +267,28 @@ pub fn receive(
             Ok(end) => end,
             Err(errno) => return Answer::Error(errno),
         };
-        let Some(value) = wants.take() else {
-            wants = Some(reader.want_bytes(FUTEX));
-            continue;
-        };
-        if let Some(errno) = sleep(call, want, value, end) {
-            return Answer::Error(errno);
+        if let Some(value) = progress.wants.take() {
+            let want = Word::Shared(Way::In, Shared::WantBytes);
+            return progress.sleep(call, want, value, end);
         }
-        if let Err(errno) = patience() {
-            return Answer::Error(errno);
+        // before SDP carries the direction the kernel's bytes are waited for as well
+        let by_ring = reader.phase() == Phase::Sdp;
+        if by_ring {
+            progress.vain = spin::look(For::Bytes, end, || reader.has_bytes());
+        }
+        if progress.vain.is_some() || !by_ring {
+            progress.wants = Some(reader.want_bytes(FUTEX));
+        }
+    }
+}
+
+/// All steps of a call, with sleeps that cannot be cancelled.
+pub fn run(call: Call<'_, '_>, mut step: impl FnMut(&mut Progress) -> Answer) -> Answer {
+    let mut progress = Progress::default();
+    loop {
+        match step(&mut progress) {
+            Answer::Sleep(nap) => progress.slept(nap.sleep(call)),
+            answer => return answer,
         }
     }
 }
@@ -168,15 +317,5 @@ fn given_up(done: u64, errno: i32) -> Answer {
     match done {
         0 => Answer::Error(errno),
         done => Answer::Bytes(done),
-    }
-}
-
-/// Sleeps as long as the want has this value. An error, if that is to end the call.
-fn sleep(call: Call<'_, '_>, want: Word, value: u64, end: Option<Duration>) -> Option<i32> {
-    let until = end.map_or(Until::Woken, Until::Deadline);
-    match call.link().wait(want, value, until) {
-        Wait::TimedOut => Some(libc::EAGAIN),
-        Wait::Interrupted => Some(libc::EINTR),
-        _ => None,
     }
 }

@@ -44,14 +44,11 @@ impl Diag {
     /// # Errors
     /// As socket(2): a filter or a kernel without it.
     pub fn open() -> Result<Self, Errno> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            Some(netlink::SOCK_DIAG),
-        )?;
+        let (family, kind) = (AddressFamily::NETLINK, SocketType::DGRAM);
+        let (flags, protocol) = (SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG));
+        let socket = Own::make(|| rustix::net::socket_with(family, kind, flags, protocol))?;
         rustix::net::connect(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(Self(Own::hide(socket)?))
+        Ok(Self(socket))
     }
 
     /// The TCP socket with these addresses of its own and of its peer; None if there is none in

@@ -19,7 +19,7 @@
 //! finds its number wiped, and takes one at its first need.
 
 use crate::numbers::once;
-use crate::own::Own;
+use crate::own::{Own, Turn};
 use crate::pages::{Pages, Seen};
 use crate::raw;
 use rustix::fs::{Mode, OFlags};
@@ -102,10 +102,11 @@ impl Family {
     /// No descriptor, no memory, or an old kernel.
     pub fn get() -> Result<&'static Self, Errno> {
         once(&FAMILY, || {
-            let file = ferriband_host::segment::create(c"ferriband-sdp", PAGE as u64)
+            let make = || ferriband_host::segment::create(c"ferriband-sdp", PAGE as u64);
+            let file = Own::make(make)
                 .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))?;
             Ok(Self {
-                file: Own::hide(file)?,
+                file,
                 entries: Pages::reserve(HOLDERS as usize * size_of::<Entry>(), Seen::ByChildren)?,
                 me: Pages::reserve(PAGE, Seen::Wiped)?,
             })
@@ -149,6 +150,7 @@ impl Family {
         let number = self.file.as_fd().as_raw_fd();
         write!(name, "/proc/self/fd/{number}").map_err(|_| Errno::NAMETOOLONG)?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let _turn = Turn::begin();
         let file = rustix::fs::open(name.as_bytes(), flags, Mode::empty())?;
         let taken = (0..HOLDERS).find_map(|at| match raw::lock_byte(file.as_fd(), at) {
             Ok(()) => Some(Ok(at)),

@@ -22,6 +22,8 @@ mod raw;
 pub mod ready;
 pub mod record;
 pub mod segment;
+mod signals;
+pub mod spin;
 pub mod table;
 pub mod tcp;
 

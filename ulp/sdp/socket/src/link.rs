@@ -3,7 +3,7 @@
 
 use crate::holder;
 use crate::meet::bells::Bells;
-use crate::own::{Event, Segment};
+use crate::own::{Event, Own, Segment};
 use crate::record::Record;
 use crate::segment::{self, LENGTH, RING_BYTES, Role, SLOTS};
 use crate::{table, tcp};
@@ -13,10 +13,10 @@ use ferriband_host::wake::{self, Until, Wait};
 use ferriband_sdp_local::{Errno, Kernel, Memory, Shared, Way, Word};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::RecvFlags;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long a lock is waited for before its holder's life is doubted.
@@ -33,6 +33,8 @@ pub struct Link<'a> {
     peer: Arc<Bells>,
     /// What tells this process's service thread, which tells this side's waiters.
     own: Arc<Event>,
+    /// The socket, once the program has closed its last number of it.
+    kept: OnceLock<Own>,
 }
 
 // SAFETY: the rings are shared memory, which is read and written as bytes that somebody else may
@@ -92,7 +94,21 @@ impl<'a> Link<'a> {
             rings,
             peer,
             own,
+            kept: OnceLock::new(),
         })
+    }
+
+    /// Before the program's last number of the socket is closed: calls that are in progress, and
+    /// whoever has something left to do, reach the socket by this from here on. A call that has
+    /// read its number just before uses it once more: that window is some instructions long.
+    pub(crate) fn keep(&self, socket: Own) {
+        let _ = self.kept.set(socket);
+    }
+
+    /// The socket that was kept.
+    #[inline]
+    pub(crate) fn kept(&self) -> Option<BorrowedFd<'_>> {
+        self.kept.get().map(AsFd::as_fd)
     }
 
     /// This connection, with the number that its TCP socket has for the caller.
@@ -153,7 +169,7 @@ impl<'a> Link<'a> {
     }
 
     /// The half of a word that futexes compare.
-    fn futex(&self, word: Word) -> &AtomicU32 {
+    pub(crate) fn futex(&self, word: Word) -> &AtomicU32 {
         let low = usize::from(cfg!(target_endian = "big"));
         let word: *const AtomicU64 = self.word(word);
         // SAFETY: a half of a living word, aligned; that both are accessed is what futexes are for.
@@ -189,20 +205,21 @@ impl<'b, 'a> Call<'b, 'a> {
     }
 
     /// The TCP socket.
+    #[inline]
     pub(crate) fn socket(&self) -> BorrowedFd<'b> {
-        self.socket
+        self.link.kept().unwrap_or(self.socket)
     }
 
     /// Waits until the kernel takes bytes to send, or has an error.
     pub(crate) fn wait_for_kernel(&self) {
-        let mut asked = [PollFd::from_borrowed_fd(self.socket, PollFlags::OUT)];
+        let mut asked = [PollFd::from_borrowed_fd(self.socket(), PollFlags::OUT)];
         // whoever called looks again, whatever ended the wait
         let _ = rustix::event::poll(&mut asked, None);
     }
 
     /// The socket's error, which is told once.
     pub(crate) fn pending_error(&self) -> Option<i32> {
-        let error = rustix::net::sockopt::socket_error(self.socket).ok()?;
+        let error = rustix::net::sockopt::socket_error(self.socket()).ok()?;
         error.err().map(|error| error.raw_os_error())
     }
 }
@@ -320,17 +337,17 @@ fn errno(error: rustix::io::Errno) -> Errno {
 
 impl Kernel for Call<'_, '_> {
     fn sent(&self) -> u64 {
-        tcp::info(self.socket).map_or(0, |info| info.sent)
+        tcp::info(self.socket()).map_or(0, |info| info.sent)
     }
 
     fn taken(&self) -> u64 {
-        tcp::taken(self.socket).unwrap_or(0)
+        tcp::taken(self.socket()).unwrap_or(0)
     }
 
     fn send_queue(&self) -> (u64, u64) {
-        let most = rustix::net::sockopt::socket_send_buffer_size(self.socket).unwrap_or(0);
+        let most = rustix::net::sockopt::socket_send_buffer_size(self.socket()).unwrap_or(0);
         // one that cannot be asked is not changed over
-        let unacknowledged = tcp::unacknowledged(self.socket).unwrap_or(u64::MAX / 2);
+        let unacknowledged = tcp::unacknowledged(self.socket()).unwrap_or(u64::MAX / 2);
         (unacknowledged, most as u64)
     }
 
@@ -344,21 +361,21 @@ impl Kernel for Call<'_, '_> {
         };
         let parts = [part(at, first), part(0, bytes - first)];
         // SAFETY: pieces of the ring, which is mapped as long as the link lives.
-        let sent = unsafe { tcp::send(self.socket, &parts) };
+        let sent = unsafe { tcp::send(self.socket(), &parts) };
         sent.map(|sent| sent as u64).map_err(errno)
     }
 
     fn receive(&self, sink: &mut [libc::iovec], to: u64, most: u64) -> Result<u64, Errno> {
         walk(sink, to, most, |to, length| {
             // SAFETY: memory of the program that it wants written.
-            unsafe { tcp::receive(self.socket, to, length) }.map_err(errno)
+            unsafe { tcp::receive(self.socket(), to, length) }.map_err(errno)
         })
     }
 
     fn pass_over(&self, most: u64) -> Result<u64, Errno> {
         let mut nowhere = [0_u8; 4096];
         let most = (most as usize).min(nowhere.len());
-        rustix::net::recv(self.socket, &mut nowhere[..most], RecvFlags::DONTWAIT)
+        rustix::net::recv(self.socket(), &mut nowhere[..most], RecvFlags::DONTWAIT)
             .map(|(passed, _)| passed as u64)
             .map_err(errno)
     }
@@ -398,6 +415,14 @@ impl Kernel for Call<'_, '_> {
         let at = segment::box_word(link.slot, direction, way == Way::Out);
         let number = link.segment.word64(at).expect("a slot of the segment");
         link.peer.ring(number.load(Ordering::SeqCst));
+    }
+
+    fn recall(&self) {
+        let link = self.link;
+        let bit = 1 << link.slot;
+        link.told(link.role.other()).fetch_or(bit, Ordering::SeqCst);
+        // the service thread's box: that of an epoll instance is heard when the program looks
+        link.peer.ring(0);
     }
 
     fn ring_own(&self) {

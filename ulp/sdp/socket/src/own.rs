@@ -8,23 +8,49 @@
 //! EBADF, a close of a range goes around them, and before a dup2 over one it is moved. A thread
 //! that has read a number just before another thread's dup2 over it uses the program's descriptor:
 //! that window is some instructions long.
+//!
+//! They are a quarter of the numbers that the process may have at most. Whoever needs one more gets
+//! MFILE, and the connection stays TCP.
+//!
+//! The kernel gives each new descriptor the lowest number; only a copy can be given a high one. So
+//! what socket(2), accept(2), socketpair(2), memfd_create(2), eventfd(2), epoll_create(2), open(2)
+//! and recvmsg(2) make is low until it was copied. That is a *turn* ([`Turn`]), in which no call of
+//! the program's closes or replaces a number of which nothing is known, and no fork begins. One
+//! thing is left to be seen: a thread of the program's that makes a descriptor during a turn of
+//! another thread, about two microseconds, gets the number behind the lowest.
 
 use crate::numbers::{Kind, NUMBERS, Numbers, once};
 use crate::pages::{Pages, Seen};
+use crate::signals::{block_signals, restore_signals};
 use ferriband_host::segment::Segment as HostSegment;
 use ferriband_host::wake;
 use rustix::io::Errno;
 use rustix::process::Resource;
+use std::cell::Cell;
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Moves a descriptor up that is to be hidden. Who has made it has a [`Turn`].
+///
+/// # Errors
+/// MFILE.
+pub fn raise(descriptor: OwnedFd) -> Result<OwnedFd, Errno> {
+    high(descriptor.as_fd())
+}
 
 /// Descriptors of the library's own in a process, at most.
 const MOST: usize = 1 << 16;
-/// How many numbers below the limit are looked through from.
+/// How many numbers below the limit are looked through from, at least.
 const ROOM: u64 = 256;
+/// No farther up than this is looked through from: the kernel's table of a process is as long as
+/// its highest number, and a fork copies it.
+const HIGH: u64 = 1 << 12;
+/// Of the numbers that a process may have, own descriptors take one of so many at most.
+const SHARE: u64 = 4;
 
 /// Numbers of own descriptors, plus one. A child begins with a copy.
 static PLACES: AtomicPtr<Pages> = AtomicPtr::new(ptr::null_mut());
@@ -39,34 +65,193 @@ fn places() -> Result<&'static Pages, Errno> {
     once(&PLACES, || Pages::reserve(MOST * 4, Seen::Copied))
 }
 
-/// From which number on own descriptors are looked for.
-fn base() -> i32 {
+/// How many numbers the process may have, of those that are told apart.
+fn limit() -> u64 {
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
-    let limit = limit.unwrap_or(u64::MAX).min(NUMBERS as u64);
+    limit.unwrap_or(u64::MAX).min(NUMBERS as u64)
+}
+
+/// From which number on own descriptors are looked for.
+fn base(limit: u64) -> i32 {
     // with a low limit the upper half is ours, with a high one there is room for many
-    let down = ROOM.max(limit / 8).min(limit / 2);
-    (limit - down) as i32
+    let down = ROOM.max(limit / SHARE).min(limit / 2);
+    (limit - down).min(HIGH) as i32
 }
 
 /// Another number for the same descriptor, high up and closed by exec.
 fn high(descriptor: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    match rustix::io::fcntl_dupfd_cloexec(descriptor, base()) {
-        // all above are in use, or the limit was lowered meanwhile
-        Err(Errno::MFILE | Errno::INVAL) => rustix::io::fcntl_dupfd_cloexec(descriptor, 3),
+    match rustix::io::fcntl_dupfd_cloexec(descriptor, base(limit())) {
+        // the limit was lowered meanwhile
+        Err(Errno::INVAL) => Err(Errno::MFILE),
         moved => moved,
     }
 }
 
+/// Own descriptors of this process, and calls that a turn must not meet. A child has none of its
+/// parent's turns and calls.
+#[derive(Debug)]
+struct Counts {
+    turns: AtomicU32,
+    closes: AtomicU32,
+}
+
+static TURNS: AtomicPtr<Pages> = AtomicPtr::new(ptr::null_mut());
+/// Own descriptors. A child begins with a copy, as it does with them.
+static USED: AtomicU32 = AtomicU32::new(0);
+
+fn counts() -> Result<&'static Counts, Errno> {
+    let pages = once(&TURNS, || Pages::reserve(size_of::<Counts>(), Seen::Wiped))?;
+    // SAFETY: atomic words that begin as zeros, and nothing else lies there.
+    Ok(unsafe { pages.at(0) })
+}
+
+/// How often whoever has a turn looks whether closes that began before are over. One that lasts
+/// longer has let go of its number, and waits for the file.
+const LOOKS: u32 = 200;
+
+thread_local! {
+    /// Turns of this thread.
+    static MINE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// As long as this lives this thread may have descriptors of the library's own that are low. It has
+/// no signals meanwhile, and must not wait.
+pub struct Turn {
+    counts: Option<&'static Counts>,
+    before: libc::sigset_t,
+}
+
+impl Turn {
+    /// Waits for calls that are closing what a turn must not meet.
+    pub fn begin() -> Self {
+        let before = block_signals();
+        let counts = counts().ok();
+        MINE.set(MINE.get() + 1);
+        if let Some(counts) = counts {
+            counts.turns.fetch_add(1, Ordering::SeqCst);
+            for look in 0..LOOKS {
+                if counts.closes.load(Ordering::SeqCst) == 0 {
+                    break;
+                }
+                match look {
+                    0..100 => std::thread::yield_now(),
+                    _ => std::thread::sleep(Duration::from_micros(10)),
+                }
+            }
+        }
+        Self { counts, before }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(counts) = self.counts {
+            counts.turns.fetch_sub(1, Ordering::SeqCst);
+        }
+        MINE.set(MINE.get() - 1);
+        restore_signals(&self.before);
+    }
+}
+
+/// A call of the program's on a number of which nothing is known, or a fork. It waits for turns of
+/// other threads, and none begins before [`Closes::over`].
+#[derive(Debug)]
+#[must_use]
+pub struct Closes(Option<&'static Counts>);
+
+impl Closes {
+    /// In a thread that has a turn it is one of the library's own, whose descriptors are closed by
+    /// the standard library: nothing is counted.
+    #[inline]
+    pub fn begin() -> Self {
+        // nothing of the library's own was ever made
+        let pages = TURNS.load(Ordering::Acquire);
+        if pages.is_null() || MINE.get() > 0 {
+            return Self(None);
+        }
+        // SAFETY: what was once put there stays for ever.
+        let pages = unsafe { &*pages };
+        // SAFETY: as in `counts`.
+        let counts: &'static Counts = unsafe { pages.at(0) };
+        loop {
+            counts.closes.fetch_add(1, Ordering::SeqCst);
+            if counts.turns.load(Ordering::SeqCst) == 0 {
+                return Self(Some(counts));
+            }
+            counts.closes.fetch_sub(1, Ordering::SeqCst);
+            std::thread::yield_now();
+        }
+    }
+
+    /// The call is over.
+    #[inline]
+    pub fn over(self) {
+        if let Some(counts) = self.0 {
+            counts.closes.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Whether the fork that is about to be was counted.
+static FORK_COUNTED: AtomicBool = AtomicBool::new(false);
+
+/// Before a fork, of which there is one at a time: a child has no descriptor that is low.
+pub(crate) fn before_fork() {
+    let closes = Closes::begin();
+    FORK_COUNTED.store(closes.0.is_some(), Ordering::Relaxed);
+}
+
+/// After a fork, in the parent. The child's counts are its own, and begin as zeros.
+pub(crate) fn after_fork() {
+    if FORK_COUNTED.swap(false, Ordering::Relaxed)
+        && let Ok(counts) = counts()
+    {
+        Closes(Some(counts)).over();
+    }
+}
+
 impl Own {
-    /// Moves a descriptor up and hides it.
+    /// Makes a descriptor, which is low for one [`Turn`].
+    ///
+    /// # Errors
+    /// As of `make`; MFILE, NOMEM.
+    pub fn make<E: From<Errno>>(make: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Self, E> {
+        let _turn = Turn::begin();
+        Ok(Self::hide(make()?)?)
+    }
+
+    /// A copy, which is high from the beginning.
+    ///
+    /// # Errors
+    /// MFILE, NOMEM.
+    pub fn copy(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let numbers = Numbers::of_process()?;
+        let places = places()?;
+        if u64::from(USED.fetch_add(1, Ordering::Relaxed)) >= limit() / SHARE {
+            USED.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::MFILE);
+        }
+        let own = Self::place(numbers, places, descriptor);
+        if own.is_err() {
+            USED.fetch_sub(1, Ordering::Relaxed);
+        }
+        own
+    }
+
+    /// Moves a descriptor up and hides it. Who has made it has a [`Turn`].
     ///
     /// # Errors
     /// MFILE, NOMEM.
     pub fn hide(descriptor: OwnedFd) -> Result<Self, Errno> {
-        let numbers = Numbers::of_process()?;
-        let places = places()?;
-        let moved = high(descriptor.as_fd())?;
-        drop(descriptor);
+        Self::copy(descriptor.as_fd())
+    }
+
+    fn place(
+        numbers: &Numbers,
+        places: &'static Pages,
+        descriptor: BorrowedFd<'_>,
+    ) -> Result<Self, Errno> {
+        let moved = high(descriptor)?;
         let number = moved.into_raw_fd();
         for at in 0..MOST {
             let place = places.half(at * 4);
@@ -102,12 +287,15 @@ impl AsFd for Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
+        // from here on the program's calls reach the number, which is closed in the same turn
+        let _turn = Turn::begin();
         let number = self.place.swap(0, Ordering::AcqRel) as i32 - 1;
         if let Ok(numbers) = Numbers::of_process() {
             numbers.forget(number, Kind::Own);
         }
         // SAFETY: the library's own descriptor, of which nobody else knows.
         unsafe { rustix::io::close(number) };
+        USED.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -119,8 +307,8 @@ pub type Segment = HostSegment<Own>;
 /// # Errors
 /// As of [`HostSegment::create`].
 pub fn memory(length: u64) -> io::Result<Segment> {
-    let file = ferriband_host::segment::create(c"ferriband-sdp", length)?;
-    Ok(Segment::map(Own::hide(file)?, length)?)
+    let file = Own::make(|| ferriband_host::segment::create(c"ferriband-sdp", length))?;
+    Ok(Segment::map(file, length)?)
 }
 
 /// An eventfd that is hidden from the program.
@@ -133,7 +321,7 @@ impl Event {
     /// # Errors
     /// MFILE, NFILE, NOMEM.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Own::hide(wake::Event::new()?.into())?))
+        Ok(Self(Own::make(|| wake::Event::new().map(OwnedFd::from))?))
     }
 
     /// Takes over a descriptor that came from another process.
@@ -234,7 +422,7 @@ mod tests {
     fn own_descriptors_lie_high_and_are_hidden() {
         let own = Own::hide(null()).expect("room");
         let number = own.number();
-        assert!(number >= base());
+        assert!(number >= base(limit()));
         assert!(is_own(number));
         let flags = rustix::io::fcntl_getfd(&own).expect("open");
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
@@ -243,6 +431,53 @@ mod tests {
         // SAFETY: only looked at.
         let closed = unsafe { BorrowedFd::borrow_raw(number) };
         assert_eq!(rustix::io::fcntl_getfd(closed), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn a_turn_closes_what_it_has_made() {
+        let _turn = Turn::begin();
+        Closes::begin().over();
+    }
+
+    #[test]
+    fn a_turn_and_a_close_of_what_is_not_known_never_meet() {
+        let inside = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let closes = Closes::begin();
+                        assert_eq!(inside.load(Ordering::SeqCst), 0);
+                        closes.over();
+                    }
+                });
+            }
+            for _ in 0..500 {
+                let turn = Turn::begin();
+                inside.fetch_add(1, Ordering::SeqCst);
+                std::thread::yield_now();
+                inside.fetch_sub(1, Ordering::SeqCst);
+                drop(turn);
+            }
+        });
+    }
+
+    #[test]
+    fn they_are_a_quarter_of_all_at_most() {
+        let _alone = crate::testing::alone();
+        crate::testing::join(crate::testing::child(crate::testing::Fork::Called, || {
+            let limits = rustix::process::Rlimit {
+                current: Some(400),
+                maximum: rustix::process::getrlimit(Resource::Nofile).maximum,
+            };
+            rustix::process::setrlimit(Resource::Nofile, limits).expect("lower");
+            let before = USED.load(Ordering::Relaxed) as usize;
+            let all: Vec<_> = (0..400).map_while(|_| Own::hide(null()).ok()).collect();
+            assert_eq!(all.len() + before, 100);
+            assert!(all.iter().all(|own| own.number() >= 200));
+            // the program has the rest
+            drop(null());
+        }));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A side's own words of a connection, in memory that its processes share and no peer sees.
 
 use ferriband_sdp_local::Own;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Words of a record that the machine uses.
 const WORDS: usize = 16;
@@ -14,6 +14,8 @@ pub struct Record {
     /// How often the record was given back, times two; the lowest bit is set while it is in use.
     /// [`crate::arena`] alone writes it.
     pub(crate) state: AtomicU64,
+    /// Not 0: the connection stays TCP, or goes back to it.
+    pub(crate) stays: AtomicU64,
     /// The only holder: its number in the upper half, how often it had forked in the lower. 0:
     /// there may be several.
     pub(crate) owner: AtomicU64,
@@ -47,8 +49,9 @@ impl Record {
         &self.words[at]
     }
 
-    /// The machine's words, all of them.
-    pub(crate) fn words(&self) -> &[AtomicU64] {
-        &self.words
+    /// A record begins.
+    pub(crate) fn clear(&self) {
+        let words = self.words.iter().chain([&self.stays, &self.wakes]);
+        words.for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }

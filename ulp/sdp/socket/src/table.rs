@@ -27,6 +27,7 @@ use crate::record::Record;
 use rustix::io::Errno;
 use std::ops::RangeInclusive;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::numbers::Kind as NumberKind;
@@ -54,6 +55,8 @@ pub struct Table {
     changes: [AtomicU32; 2],
     /// The thread that forks. 0: none does.
     forking: AtomicU64,
+    /// Called when one call is left of a record for which no number stands.
+    alone: OnceLock<fn()>,
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
@@ -111,8 +114,9 @@ pub enum Left<'a> {
     Own,
     /// Other numbers of this process stand for the record.
     Others(Taken),
-    /// It was the process's last number of the record, of which a call is in progress.
-    Calls(Taken),
+    /// It was the process's last number of the record, of which calls are in progress. This counts
+    /// among them, so that the record stays until the caller has done what is due.
+    Calls(Pin<'a>),
     /// It was the process's last number of the record, and no call is in progress.
     Last(Last<'a>),
 }
@@ -122,6 +126,7 @@ pub enum Left<'a> {
 pub struct Last<'a> {
     table: &'a Table,
     taken: Taken,
+    holder: u32,
 }
 
 impl Last<'_> {
@@ -140,6 +145,15 @@ impl Last<'_> {
 }
 
 impl Last<'_> {
+    /// Whether another process holds this record, of which this one has nothing any more. A record
+    /// that nobody holds is given back.
+    pub fn is_held_elsewhere(&self, record: Taken) -> bool {
+        let table = self.table;
+        table
+            .arena
+            .is_held_elsewhere(table.who(), record, table.family)
+    }
+
     /// How it is carried, if not by TCP alone.
     pub fn link(&self) -> Option<&Link<'static>> {
         let link = self.table.link(self.taken.index).load(Ordering::Acquire);
@@ -152,8 +166,11 @@ impl Drop for Last<'_> {
     fn drop(&mut self) {
         let table = self.table;
         table.drop_link(self.taken.index);
-        table.arena.leave(table.who(), self.taken, table.family);
-        table.changes[1].fetch_add(1, Ordering::SeqCst);
+        // a child has what its parent was about to give back in its copy alone
+        if self.holder == table.holder() {
+            table.arena.leave(table.who(), self.taken, table.family);
+            table.changes[1].fetch_add(1, Ordering::SeqCst);
+        }
     }
 }
 
@@ -190,6 +207,35 @@ impl<'a> Pin<'a> {
     #[inline]
     pub fn traffic(&self) -> &'a Traffic {
         self.table.traffic(self.taken.index)
+    }
+
+    /// The last that the process has of the record, if no number stands for it and this is the only
+    /// call.
+    ///
+    /// # Errors
+    /// The call itself.
+    pub fn into_last(self) -> Result<Last<'a>, Self> {
+        let (table, taken, holder) = (self.table, self.taken, self.holder);
+        let alone = u64::from(holder) << WHOSE | 1;
+        table.changes[0].fetch_add(1, Ordering::SeqCst);
+        let line = table.line(taken.index);
+        let left = line.compare_exchange(alone, alone - 1, Ordering::AcqRel, Ordering::Relaxed);
+        if left.is_err() {
+            table.changes[1].fetch_add(1, Ordering::SeqCst);
+            return Err(self);
+        }
+        std::mem::forget(self);
+        Ok(Last {
+            table,
+            taken,
+            holder,
+        })
+    }
+
+    /// In a child: what its parent had of a record that no number of the child stands for.
+    pub(crate) fn forget_parents(self) {
+        self.table.drop_link(self.taken.index);
+        std::mem::forget(self);
     }
 
     /// The call goes on, without a destructor; [`Table::take_up`] has it again.
@@ -231,8 +277,28 @@ impl Drop for Pin<'_> {
     fn drop(&mut self) {
         // in a child this call was dropped with those of the other threads
         if self.holder == self.table.holder() {
-            let (_, last) = self.table.subtract(self.taken, 1);
+            let (left, last) = self.table.subtract(self.taken, 1);
             drop(last);
+            if left & COUNTS == 1 {
+                self.table.tell_alone();
+            }
+        }
+    }
+}
+
+/// A change of what this process holds that is not over: a child that is forked meanwhile compares
+/// its numbers with its records.
+#[derive(Debug)]
+pub struct Changing<'a> {
+    table: &'a Table,
+    holder: u32,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        // in a child all changes are over
+        if self.holder == self.table.holder() {
+            self.table.changes[1].fetch_add(1, Ordering::SeqCst);
         }
     }
 }
@@ -258,10 +324,33 @@ impl Table {
                 arena,
                 changes: Default::default(),
                 forking: AtomicU64::new(0),
+                alone: OnceLock::new(),
             })
         })?;
         table.watch_forks()?;
         Ok(table)
+    }
+
+    /// A change begins, which is over when this is dropped.
+    pub fn changing(&self) -> Changing<'_> {
+        self.changes[0].fetch_add(1, Ordering::SeqCst);
+        Changing {
+            table: self,
+            holder: self.holder(),
+        }
+    }
+
+    /// Says what is called when one call is left of a record for which no number stands: who has
+    /// kept a [`Left::Calls`] has the last of it then. It is called once, by any thread.
+    pub fn when_alone(&self, does: fn()) {
+        let _ = self.alone.set(does);
+    }
+
+    #[cold]
+    fn tell_alone(&self) {
+        if let Some(does) = self.alone.get() {
+            does();
+        }
     }
 
     /// The descriptors' numbers.
@@ -546,13 +635,18 @@ impl Table {
         let (counts, last) = self.subtract(taken, NUMBER);
         match last {
             Some(last) => Left::Last(last),
-            None if counts & COUNTS & !CALLS == 0 => Left::Calls(taken),
+            None if counts & COUNTS & !CALLS == 0 => Left::Calls(Pin {
+                table: self,
+                taken,
+                holder: (counts >> WHOSE) as u32,
+            }),
             None => Left::Others(taken),
         }
     }
 
     /// Gives what is left, and the last of it. A `Last` ends a change: it was begun by whoever
-    /// takes away a number, and here for a call.
+    /// takes away a number, and here for a call. The last number leaves a call more behind, if
+    /// there are calls.
     fn subtract(&self, taken: Taken, what: u64) -> (u64, Option<Last<'_>>) {
         let line = self.line(taken.index);
         loop {
@@ -562,15 +656,27 @@ impl Table {
                 self.make_mine(line, counts, holder);
                 continue;
             }
-            let left = counts - what;
+            let mut left = counts - what;
             let last = left & COUNTS == 0;
+            if what == NUMBER && !last && left & COUNTS & !CALLS == 0 {
+                if left & CALLS == CALLS {
+                    std::thread::yield_now();
+                    continue;
+                }
+                left += 1;
+            }
             if last && what == 1 {
                 self.changes[0].fetch_add(1, Ordering::SeqCst);
             }
             let done = line.compare_exchange(counts, left, Ordering::AcqRel, Ordering::Relaxed);
             if done.is_ok() {
                 // not `then_some`, which would make one and drop it
-                return (left, last.then(|| Last { table: self, taken }));
+                let what = || Last {
+                    table: self,
+                    taken,
+                    holder,
+                };
+                return (left, last.then(what));
             }
             if last && what == 1 {
                 self.changes[1].fetch_add(1, Ordering::SeqCst);

@@ -111,7 +111,11 @@ impl End {
                 iov_len: left.len(),
             };
             let call = self.link.on(self.socket.as_fd());
-            done += match calls::send(call, &[part], left.len() as u64, &mut || Ok(None)) {
+            let length = left.len() as u64;
+            let sent = calls::run(call, |progress| {
+                calls::send(call, &[part], length, progress, &mut || Ok(None))
+            });
+            done += match sent {
                 Answer::Bytes(sent) => sent as usize,
                 Answer::Kernel(done) => {
                     let done = done as usize;
@@ -119,7 +123,7 @@ impl End {
                     calls::sent_by_kernel(call);
                     sent
                 }
-                Answer::Error(errno) => panic!("send: {errno}"),
+                answer => panic!("send: {answer:?}"),
             };
         }
     }
@@ -133,15 +137,18 @@ impl End {
                 iov_len: left.len(),
             };
             let call = self.link.on(self.socket.as_fd());
-            let more = match calls::receive(call, &mut [part], left.len() as u64, &mut || Ok(None))
-            {
+            let length = left.len() as u64;
+            let received = calls::run(call, |progress| {
+                calls::receive(call, &mut [part], length, progress, &mut || Ok(None))
+            });
+            let more = match received {
                 Answer::Bytes(received) => received as usize,
                 Answer::Kernel(_) => {
                     let received = (&self.socket).read(left).expect("received");
                     calls::received_by_kernel(call);
                     received
                 }
-                Answer::Error(errno) => panic!("receive: {errno}"),
+                answer => panic!("receive: {answer:?}"),
             };
             assert_ne!(more, 0, "the stream ends after {done} bytes");
             done += more;

@@ -1,10 +1,12 @@
 //! A side before it is connected: what it brings, and how it gets to RTS.
 //!
-//! Owns: attributes of queue pairs. Must not know: how the two sides tell each other their ends.
+//! Owns: attributes of queue pairs. Must not know: what Hello and HelloAck look like, and when the
+//! connection manager has news.
 
 use crate::queues::{Buffer, Queues};
 use crate::stream::Stream;
-use ferriband_ibv::{Access, CompChannel, Context, Cq, Gid, Lid, LinkLayer, Mtu, OutOfRange, Pd};
+use ferriband_ibv::Pd;
+use ferriband_ibv::{Access, CmId, CompChannel, Context, Cq, Gid, Lid, LinkLayer, Mtu, OutOfRange};
 use ferriband_ibv::{Qp, QpCaps, QpInit, QpType, Qpn, Route, Rtr, Rts, VerbsError};
 use ferriband_sdp_proto::connection::{CONTROL_WORKS, Config, ConfigError, Connection, DATA_WORKS};
 use ferriband_sdp_proto::connection::{Flow, HEAD_BYTES, Over, Peer};
@@ -40,6 +42,9 @@ pub enum Error {
     /// The peer's end lies on another kind of link.
     #[error("the ports have no kind of address in common")]
     NoRoute,
+    /// The connection manager has no device for the address, or has lost it.
+    #[error("the address belongs to no adapter")]
+    NoAdapter,
 }
 
 /// A port of an open adapter, with a domain for connections.
@@ -70,6 +75,16 @@ impl Adapter {
             mtu: info.active_mtu,
             by_gid: info.link_layer == LinkLayer::Ethernet,
         }))
+    }
+
+    /// Whether its port lies on Ethernet.
+    pub fn is_ethernet(&self) -> bool {
+        self.by_gid
+    }
+
+    /// Whether it is this port of this open device.
+    pub(crate) fn is(&self, context: &Arc<Context>, port: u8) -> bool {
+        Arc::ptr_eq(&self.context, context) && self.port == port
     }
 
     fn route(&self, peer: &End) -> Result<Route, Error> {
@@ -120,10 +135,10 @@ pub struct Endpoint {
 
 /// How often a lost packet is sent again, and how long its answer may take (4.096 us times 2 to
 /// this power: 67 ms).
-const RETRIES: u8 = 7;
-const TIMEOUT: u8 = 14;
+pub(crate) const RETRIES: u8 = 7;
+pub(crate) const TIMEOUT: u8 = 14;
 /// A work that finds no receive is tried again without end: the flow control *nic* lives on it.
-const FOR_EVER: u8 = 7;
+pub(crate) const FOR_EVER: u8 = 7;
 /// The shortest time that the API knows until that is done, 0.01 ms: a receive is posted as soon as
 /// the program has read.
 const RNR_TIMER: u8 = 1;
@@ -139,6 +154,24 @@ impl Endpoint {
     /// # Errors
     /// As the verbs API; numbers that cannot be.
     pub fn new(adapter: &Arc<Adapter>, config: Config) -> Result<Endpoint, Error> {
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
+        Endpoint::made(adapter, config, |qp| qp.init(adapter.port, 0, access))
+    }
+
+    /// As [`Endpoint::new`], with a queue pair for a connection of the manager's.
+    pub(crate) fn managed(
+        adapter: &Arc<Adapter>,
+        config: Config,
+        id: &CmId,
+    ) -> Result<Endpoint, Error> {
+        Endpoint::made(adapter, config, |qp| id.init_qp(qp))
+    }
+
+    fn made(
+        adapter: &Arc<Adapter>,
+        config: Config,
+        init_qp: impl FnOnce(&Qp) -> Result<(), VerbsError>,
+    ) -> Result<Endpoint, Error> {
         config.check()?;
         let (context, pd) = (&adapter.context, &adapter.pd);
         let channel = CompChannel::create(context)?;
@@ -159,7 +192,7 @@ impl Endpoint {
             ..QpInit::new(QpType::Rc, &send_cq, &receive_cq)
         };
         let qp = Qp::create(pd, &init)?;
-        qp.init(adapter.port, 0, Access::REMOTE_WRITE | Access::REMOTE_READ)?;
+        init_qp(&qp)?;
         let local = Access::LOCAL_WRITE;
         let ring = match config.ring_bytes() {
             0 => None,
@@ -220,10 +253,7 @@ impl Endpoint {
     /// As the verbs API; a peer whose numbers cannot be.
     pub fn connect(mut self, peer: &End) -> Result<Stream, Error> {
         let known = Peer::new(peer.receives, peer.receive_bytes, Some(peer.flow_control));
-        let machine = Connection::new(self.config, known)?;
-        let ring = peer.flow_control.ring();
-        self.queues.peer_ring =
-            ring.map(|ring| (ring.virtual_address, ferriband_ibv::RKey(ring.rkey.0)));
+        let machine = self.machine(known, peer.flow_control.ring())?;
         let qp = &self.queues.qp;
         let mtus = [self.adapter.mtu, peer.mtu];
         qp.ready_to_receive(&Rtr {
@@ -244,6 +274,31 @@ impl Endpoint {
             retry_cnt: RETRIES,
             rnr_retry: FOR_EVER,
         })?;
-        Stream::new(machine, self.queues)
+        Stream::new(machine, self.queues, None)
+    }
+
+    /// Takes the queue pair to RTS, with what the manager knows of the peer's queue pair. The
+    /// connection is the peer's as well once the manager has said so.
+    pub(crate) fn join(
+        mut self,
+        id: &Arc<CmId>,
+        peer: Peer,
+        ring: Option<&Ring>,
+    ) -> Result<Stream, Error> {
+        let machine = self.machine(peer, ring)?;
+        id.ready_qp(&self.queues.qp)?;
+        self.queues.qp.set_min_rnr_timer(RNR_TIMER)?;
+        Stream::new(machine, self.queues, Some(Arc::clone(id)))
+    }
+
+    pub(crate) fn qp(&self) -> &Arc<Qp> {
+        &self.queues.qp
+    }
+
+    fn machine(&mut self, peer: Peer, ring: Option<&Ring>) -> Result<Connection, Error> {
+        let machine = Connection::new(self.config, peer)?;
+        self.queues.peer_ring =
+            ring.map(|ring| (ring.virtual_address, ferriband_ibv::RKey(ring.rkey.0)));
+        Ok(machine)
     }
 }

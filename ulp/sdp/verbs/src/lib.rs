@@ -1,9 +1,9 @@
 //! SDP over RC queue pairs: the machine of `ferriband-sdp-proto` on the verbs API.
 //!
 //! Owns: queue pairs, completion queues and registered buffers of a connection, and the copies
-//! between these and the program. Must not know: when to send (the machine decides), how the two
-//! sides have met (whoever calls [`Endpoint::connect`] carries the two [`End`]s), descriptors,
-//! threads.
+//! between these and the program; and how two sides meet by the connection manager ([`Manager`]).
+//! Must not know: when to send (the machine decides), descriptors of programs, threads. Sides that
+//! meet in another way carry their two [`End`]s to [`Endpoint::connect`].
 //!
 //! A connection has two completion queues, for sends and for receives, on one channel, and three
 //! pieces of memory: the send buffer, the receive buffers, and the ring, which alone the peer may
@@ -34,8 +34,12 @@
 #![forbid(unsafe_code)]
 
 mod endpoint;
+mod hello;
+mod manager;
 mod queues;
 mod stream;
 
 pub use endpoint::{Adapter, End, Endpoint, Error};
+pub use hello::{BadAck, FlowKind};
+pub use manager::{Event, Failed, Key, Listener, Manager, Request};
 pub use stream::{Received, Stream};

@@ -5,7 +5,7 @@
 
 use crate::endpoint::Error;
 use crate::queues::Queues;
-use ferriband_ibv::{CompChannel, Cq, Mr, QpState, Wc, WcOpcode};
+use ferriband_ibv::{CmId, CompChannel, Cq, Mr, QpState, Wc, WcOpcode};
 use ferriband_sdp_proto::connection::{Connection, HEAD_BYTES, WorkId};
 use ferriband_sdp_proto::driver::drive;
 use ferriband_sdp_wire::{Advert, RKey};
@@ -32,15 +32,22 @@ pub struct Stream {
     /// Memory that the peer may read, as long as it may.
     offered: Option<Arc<Mr>>,
     lost: bool,
+    /// The manager's, if it has set the connection up.
+    id: Option<Arc<CmId>>,
 }
 
 impl Stream {
-    pub(crate) fn new(machine: Connection, queues: Queues) -> Result<Stream, Error> {
+    pub(crate) fn new(
+        machine: Connection,
+        queues: Queues,
+        id: Option<Arc<CmId>>,
+    ) -> Result<Stream, Error> {
         let mut stream = Stream {
             machine,
             queues,
             offered: None,
             lost: false,
+            id,
         };
         stream.drive()?;
         Ok(stream)
@@ -130,13 +137,38 @@ impl Stream {
         self.drive()
     }
 
-    /// Ends the connection at once, for both sides.
+    /// Ends the connection at once, for both sides: AbortConn.
     ///
     /// # Errors
     /// As the verbs API.
     pub fn abort(&mut self) -> Result<(), Error> {
         self.machine.abort();
         self.drive()
+    }
+
+    /// The peer has left, as the connection manager says: what has arrived can be read, nothing
+    /// else comes.
+    ///
+    /// # Errors
+    /// As the verbs API.
+    pub fn end(&mut self) -> Result<(), Error> {
+        // what came before the end stands in the completion queues
+        self.progress()?;
+        self.lost = true;
+        self.machine.handle_lost();
+        Ok(())
+    }
+
+    /// Leaves the connection: the peer hears of it by the connection manager. Both streams have
+    /// ended ([`Connection::is_finished`]), or what is under way is given up. A stream that is
+    /// dropped leaves as well.
+    pub fn leave(&mut self) {
+        if let Some(id) = self.id.take() {
+            // the queue pair is the program's own: the manager does not stop it
+            let _ = self.queues.qp.stop(QpState::Error);
+            // the peer may have left before, and the device may be gone
+            let _ = id.disconnect();
+        }
     }
 
     /// Offers `length` bytes at `at` of registered memory as the next of the stream: the peer may
@@ -315,6 +347,12 @@ impl Stream {
             // the machine remembers why; a queue pair that cannot be stopped is in error already
             let _ = self.queues.qp.stop(QpState::Error);
         }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

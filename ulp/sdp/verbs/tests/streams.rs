@@ -1,37 +1,16 @@
 //! Streams between two sides over Ferriband's own library, with each flow control.
 
-use ferriband_ibv::{Access, Choice, Context, Device, Mr, Region, Verbs};
+mod common;
+
+use common::{Bytes, both_ways, send_all, until, verbs};
+use ferriband_ibv::{Access, Context, Device, Mr, Region};
 use ferriband_sdp_proto::connection::{Config, Flow};
 use ferriband_sdp_verbs::{Adapter, Endpoint, Received, Stream};
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A hang is a failure, however busy the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Ferriband's own library, built by `cargo xtask libs`, or the one that SDP_TEST_LIBRARY names.
-fn library() -> PathBuf {
-    if let Some(path) = std::env::var_os("SDP_TEST_LIBRARY") {
-        return path.into();
-    }
-    let output = Command::new(env!("CARGO"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
-        .output()
-        .expect("cargo runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-    let paths = String::from_utf8(output.stdout).expect("paths");
-    paths.lines().next().expect("a library").into()
-}
-
 fn open() -> Arc<Context> {
-    static VERBS: OnceLock<&Verbs> = OnceLock::new();
-    let verbs =
-        VERBS.get_or_init(|| Verbs::load(&Choice::File(library())).expect("our own library"));
-    let devices = Device::list(verbs).expect("a list");
+    let devices = Device::list(verbs()).expect("a list");
     let first = devices.iter().find(|device| device.name() == "ferri0");
     let device = first.expect("the adapter of this host is always there");
     device.open().expect("it opens")
@@ -65,39 +44,6 @@ fn pair(config: Config) -> (Stream, Stream) {
     )
 }
 
-/// A sequence of bytes that tells if one is missing, doubled or elsewhere.
-struct Bytes(u64);
-
-impl Bytes {
-    fn next(&mut self) -> u8 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 56) as u8
-    }
-}
-
-/// Waits for something, by looking again and again.
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "nothing within {PATIENCE:?}");
-        std::thread::yield_now();
-    }
-}
-
-fn send_all(stream: &mut Stream, mut bytes: &[u8]) {
-    until(|| {
-        let given = stream.send(bytes, false).expect("it is open");
-        bytes = &bytes[given..];
-        bytes.is_empty().then_some(())
-    });
-}
-
 /// Reads to the end, `most` bytes at a time, and compares.
 fn read_all(stream: &mut Stream, seed: u64, most: usize) -> u64 {
     let mut expected = Bytes(seed);
@@ -116,39 +62,6 @@ fn read_all(stream: &mut Stream, seed: u64, most: usize) -> u64 {
             count += 1;
         }
     }
-}
-
-/// A thread sends `total` bytes in calls of up to `longest`, and reads as many of the other side.
-fn both_ways(stream: &mut Stream, me: u64, total: u64, longest: u64) {
-    let (mut out, mut lengths) = (Bytes(me), Bytes(99 + me));
-    let mut expected = Bytes(1 - me);
-    let (mut given, mut read, mut at_end) = (0, 0, false);
-    let mut call = Vec::new();
-    let mut buffer = vec![0; 3000];
-    until(|| {
-        if call.is_empty() && given < total {
-            let length = 1 + (u64::from(lengths.next()) * longest / 256).min(total - given - 1);
-            call = (0..length).map(|_| out.next()).collect();
-        }
-        let sent = stream.send(&call, false).expect("it is open");
-        call.drain(..sent);
-        given += sent as u64;
-        if given == total && stream.machine().reserve().is_some() {
-            stream.shut_down().expect("it is open");
-        }
-        match stream.receive(&mut buffer).expect("it is open") {
-            Received::Nothing => {}
-            Received::End => at_end = true,
-            Received::Bytes(bytes) => {
-                for byte in &buffer[..bytes] {
-                    assert_eq!(*byte, expected.next(), "byte {read}");
-                    read += 1;
-                }
-            }
-        }
-        (at_end && given == total && stream.machine().is_finished()).then_some(())
-    });
-    assert_eq!(read, total);
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The bytes of the Sockets Direct Protocol (IBA annex A4).
 //!
 //! Owns: the header of every message ([`Bsdh`]), the messages ([`Message`]), the arithmetic of
-//! sequence numbers and credits, the service ID of a port, and two private parts: the negotiation
-//! of the flow controls that write into a ring ([`FlowControl`]), and a short form of Hello and
-//! HelloAck for connections of the TCP port space. Must not know: connections, queue pairs,
-//! memory, time. What a peer does with a message is the protocol machine's business.
+//! sequence numbers and credits, the service ID of a port, and three private parts: the negotiation
+//! of the flow controls that write into a ring ([`FlowControl`]), a short form of Hello and
+//! HelloAck for connections of the TCP port space, and why a connection is refused ([`Refusal`]).
+//! Must not know: connections, queue pairs, memory, time. What a peer does with a message is the
+//! protocol machine's business.
 //!
 //! Nothing here allocates, recurses or panics on any bytes.
 //!
@@ -37,6 +38,7 @@ mod header;
 mod hello;
 mod message;
 mod mid;
+mod refusal;
 mod short;
 mod types;
 
@@ -48,5 +50,6 @@ pub use flow::*;
 pub use hello::*;
 pub use message::*;
 pub use mid::*;
+pub use refusal::*;
 pub use short::*;
 pub use types::*;

@@ -45,6 +45,7 @@ pub(super) struct Side {
     pub wakes: Rc<RefCell<Vec<Word>>>,
     pub rings: Rc<Cell<u32>>,
     pub own_rings: Rc<Cell<u32>>,
+    pub recalls: Rc<Cell<u32>>,
     pub kernel_sends: Rc<Cell<u32>>,
     pub queue_looks: Rc<Cell<u32>>,
 }
@@ -59,6 +60,7 @@ pub(super) fn pair() -> (Side, Side) {
         wakes: Rc::default(),
         rings: Rc::default(),
         own_rings: Rc::default(),
+        recalls: Rc::default(),
         kernel_sends: Rc::default(),
         queue_looks: Rc::default(),
     };
@@ -229,6 +231,10 @@ impl Kernel for Side {
 
     fn ring(&self, _: Way) {
         self.rings.set(self.rings.get() + 1);
+    }
+
+    fn recall(&self) {
+        self.recalls.set(self.recalls.get() + 1);
     }
 
     fn ring_own(&self) {

@@ -28,7 +28,11 @@ impl End {
                 iov_base: left.as_ptr().cast_mut().cast(),
                 iov_len: left.len(),
             };
-            done += match calls::send(self.call(), &[part], left.len() as u64, &mut || Ok(None)) {
+            let length = left.len() as u64;
+            let sent = calls::run(self.call(), |progress| {
+                calls::send(self.call(), &[part], length, progress, &mut || Ok(None))
+            });
+            done += match sent {
                 Answer::Bytes(sent) => sent as usize,
                 Answer::Kernel(done) => {
                     let done = done as usize;
@@ -36,7 +40,7 @@ impl End {
                     calls::sent_by_kernel(self.call());
                     sent
                 }
-                Answer::Error(errno) => panic!("send: {errno}"),
+                answer => panic!("send: {answer:?}"),
             };
         }
     }
@@ -47,16 +51,18 @@ impl End {
             iov_base: into.as_mut_ptr().cast(),
             iov_len: into.len(),
         };
-        match calls::receive(self.call(), &mut [part], into.len() as u64, &mut || {
-            Ok(None)
-        }) {
+        let length = into.len() as u64;
+        let received = calls::run(self.call(), |progress| {
+            calls::receive(self.call(), &mut [part], length, progress, &mut || Ok(None))
+        });
+        match received {
             Answer::Bytes(received) => received as usize,
             Answer::Kernel(_) => {
                 let received = (&self.socket).read(into).expect("received");
                 calls::received_by_kernel(self.call());
                 received
             }
-            Answer::Error(errno) => panic!("receive: {errno}"),
+            answer => panic!("receive: {answer:?}"),
         }
     }
 

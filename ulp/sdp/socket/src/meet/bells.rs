@@ -10,7 +10,7 @@
 use super::channel::Channel;
 use super::message::{Message, Packet};
 use super::pair::Broken;
-use crate::own::{Event, Own};
+use crate::own::{Event, Own, Turn};
 use crate::ready::boxes;
 use crate::tcp;
 use rustix::io::Errno;
@@ -74,6 +74,7 @@ impl Ear {
     pub fn new() -> Result<(Self, Own), Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let kind = SocketType::DGRAM;
+        let _turn = Turn::begin();
         let (ear, mouth) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
         Ok((Self(Own::hide(ear)?), Own::hide(mouth)?))
     }

@@ -2,7 +2,7 @@
 //! receiving, descriptors that come with a message. Must not know: what a message asks for.
 
 use super::message::{MOST_BYTES, Name, Packet};
-use crate::own::Own;
+use crate::own::{self, Own, Turn};
 use crate::tcp;
 use rustix::event::PollFlags;
 use rustix::io::{Errno, retry_on_intr};
@@ -52,14 +52,14 @@ pub fn listen(address: &SocketAddrUnix) -> Result<Own, Errno> {
 /// As accept(2): EAGAIN if none waits.
 pub fn accept(listener: BorrowedFd<'_>) -> Result<Channel, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = retry_on_intr(|| rustix::net::accept_with(listener, flags))?;
-    Ok(Channel::over(Own::hide(socket)?))
+    let accept = || retry_on_intr(|| rustix::net::accept_with(listener, flags));
+    Ok(Channel::over(Own::make(accept)?))
 }
 
 fn socket() -> Result<Own, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    Own::hide(socket)
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    Own::make(|| rustix::net::socket_with(family, kind, flags, None))
 }
 
 /// What has come.
@@ -179,6 +179,12 @@ impl Channel {
 
     /// The next message.
     pub fn receive(&self) -> Received {
+        // most of the time there is none
+        let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        if rustix::net::recv(&self.socket, &mut [0; 1], peek) == Err(Errno::AGAIN) {
+            return Received::Nothing;
+        }
+        let _turn = Turn::begin();
         let mut bytes = [0; MOST_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -200,7 +206,8 @@ impl Channel {
         let mut fds = Vec::new();
         for part in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(got) = part {
-                fds.extend(got);
+                // one that finds no room is missing, which the message's reader finds out
+                fds.extend(got.filter_map(|fd| own::raise(fd).ok()));
             }
         }
         if message.bytes == 0 {

@@ -7,6 +7,7 @@
 use super::No;
 use super::message::Reason;
 use crate::diag::{Diag, Holder};
+use crate::own::Own;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::net::SocketAddr;
@@ -95,7 +96,8 @@ impl Credentials {
 
 fn overflow() -> Option<u32> {
     let path = c"/proc/sys/kernel/overflowuid";
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = Own::make(|| rustix::fs::open(path, flags, Mode::empty())).ok()?;
     let mut text = [0; 16];
     let length = rustix::io::read(&file, &mut text).ok()?;
     let text = std::str::from_utf8(&text[..length]).ok()?;

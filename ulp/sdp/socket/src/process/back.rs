@@ -35,9 +35,9 @@ impl Process {
 
     /// The stream stays TCP. The first cause is remembered.
     pub(super) fn never(&self, pin: &Pin<'_>, cause: Cause) {
-        if !pin.traffic().is(state::NEVER) {
+        if !state::stays(pin) {
             report::note(pin, Why::Cause(cause), None);
-            pin.traffic().add(state::NEVER);
+            state::stay(pin);
         }
     }
 
@@ -103,7 +103,7 @@ impl Process {
     /// that is TCP's as well. Waits for the peer's service thread until this time of
     /// CLOCK_MONOTONIC, if there is one; once only, if it was late.
     pub(super) fn bring_back(&self, pin: &Pin<'_>, number: i32, until: Option<Duration>) -> bool {
-        pin.traffic().add(state::NEVER);
+        state::stay(pin);
         let Some(link) = pin.link() else {
             return true;
         };
@@ -158,7 +158,7 @@ impl Process {
         let bit = remembered(level, name)?;
         let pin = self.pin(number)?;
         pin.link()?;
-        if pin.traffic().is(state::NEVER) {
+        if state::stays(&pin) {
             return None;
         }
         if (value != 0) == (bit == state::CORKED) {
@@ -174,10 +174,18 @@ impl Process {
         let bit = remembered(level, name)?;
         let pin = self.pin(number)?;
         pin.link()?;
-        if pin.traffic().is(state::NEVER) {
+        if state::stays(&pin) {
             return None;
         }
         Some(i32::from(pin.traffic().is(bit) == (bit == state::CORKED)))
+    }
+
+    /// SO_ERROR: an error that the kernel has told this library, by its number. None: the kernel
+    /// is to be asked.
+    pub fn take_error(&'static self, number: i32) -> Option<i32> {
+        let pin = self.pin(number)?;
+        let call = pin.link()?.on(socket(number));
+        Writer(&call).take_error().map(|error| error.0)
     }
 
     /// FIONREAD: None if it is the kernel's.
@@ -205,6 +213,9 @@ impl Process {
         };
         if how != libc::SHUT_WR {
             self.never(&pin, Cause::Shut);
+            if let Some(link) = pin.link() {
+                Reader(&link.on(socket(number))).shut();
+            }
         }
         if how != libc::SHUT_RD
             && let Some(link) = pin.link()
@@ -234,7 +245,7 @@ fn remembered(level: i32, name: i32) -> Option<u32> {
 }
 
 /// What the program has set and was remembered is the kernel's again.
-fn rough(pin: &Pin<'_>, number: i32) {
+pub(super) fn rough(pin: &Pin<'_>, number: i32) {
     if pin.traffic().is(state::DELAYS) {
         pin.traffic().take(state::DELAYS);
         let _ = rustix::net::sockopt::set_tcp_nodelay(socket(number), false);

@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 pub enum Closing {
     /// The kernel closes the number.
     ByKernel,
+    /// The kernel closes the number, of which nothing is known, as one of [`own::Closes`].
+    Unknown,
     /// To the program it is closed already: EBADF.
     Closed,
 }
@@ -28,7 +30,7 @@ impl Process {
                 if ready::knows(number) {
                     ready::closed(number, &Left::Plain);
                 }
-                Closing::ByKernel
+                Closing::Unknown
             }
             Kind::Own => Closing::Closed,
             Kind::Plain | Kind::Stream(_) => {

@@ -2,6 +2,7 @@
 //!
 //! Owns: the counts of this process and the line that says them. Must not know: when it is written.
 
+use crate::own::Own;
 use std::ffi::CStr;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +66,8 @@ pub fn report(path: &CStr) {
         "\",\"pid\":{pid},\"eligible\":{eligible},\"upgraded\":{upgraded}}}"
     );
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    let Ok(file) = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)) else {
+    let mode = Mode::from_raw_mode(0o644);
+    let Ok(file) = Own::make(|| rustix::fs::open(path, flags, mode)) else {
         return;
     };
     // whoever cannot be told does without

@@ -3,30 +3,36 @@
 //! Owns: the questions to the kernel. Must not know: when a connection is taken over.
 
 use super::state::{self, State};
-use super::{STANDARD, socket};
+use super::{STANDARD, report, socket};
 use crate::meet::No;
 use crate::meet::message::Reason;
-use crate::meet::report::Cause;
+use crate::meet::report::{Cause, Why};
+use crate::own::Own;
 use crate::table::Pin;
 use crate::tcp;
-use rustix::fs::{Dir, Mode, OFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags, RawDir};
 use std::ffi::CStr;
 
 /// Whether one of this process's descriptors is an io_uring. One that cannot be looked at is none.
 pub(super) fn has_rings() -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(all) = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()) else {
+    let Ok(all) = Own::make(|| rustix::fs::open(c"/proc/self/fd", flags, Mode::empty())) else {
         return false;
     };
-    let Ok(mut names) = Dir::read_from(&all) else {
-        return false;
-    };
+    let mut room = Vec::with_capacity(4096);
+    let mut names = RawDir::new(&all, room.spare_capacity_mut());
     let is_ring = |name: &CStr| {
         let mut target = [0; RING.len() + 1];
         let read = rustix::fs::readlinkat_raw(&all, name, &mut target);
         read.is_ok_and(|length| target[..length] == *RING)
     };
-    names.any(|entry| entry.is_ok_and(|entry| is_ring(entry.file_name())))
+    while let Some(Ok(entry)) = names.next() {
+        if is_ring(entry.file_name()) {
+            return true;
+        }
+    }
+    false
 }
 
 /// What the kernel calls an io_uring.
@@ -47,8 +53,14 @@ const UPPER: i32 = 31;
 
 /// Whether the program uses the socket as SDP can serve it.
 pub(super) fn fit(pin: &Pin<'_>, number: i32) -> Result<(), No> {
-    let is_unfit =
-        pin.traffic().is(state::NEVER) || pin.link().is_some() || unfit(number).is_some();
+    // urgent bytes make the kernel's counts of bytes differ from the stream's
+    if pin.link().is_none() && is_urgent(number) {
+        if !state::stays(pin) {
+            report::note(pin, Why::Cause(Cause::Flags), None);
+        }
+        state::stay(pin);
+    }
+    let is_unfit = state::stays(pin) || pin.link().is_some() || unfit(number).is_some();
     match is_unfit {
         true => Err(No::Never(Reason::Unfit)),
         false => Ok(()),
@@ -72,6 +84,14 @@ pub(super) fn unfit(number: i32) -> Option<Cause> {
         () if option(number, libc::SOL_SOCKET, ZEROCOPY) != 0 => Some(Cause::ZeroCopy),
         () => None,
     }
+}
+
+/// Whether an urgent byte is unread in the kernel, or the program wants these among the others.
+pub(super) fn is_urgent(number: i32) -> bool {
+    let mut asked = [PollFd::from_borrowed_fd(socket(number), PollFlags::PRI)];
+    let polled = rustix::event::poll(&mut asked, Some(&Timespec::default()));
+    let waits = polled == Ok(1) && asked[0].revents().contains(PollFlags::PRI);
+    waits || option(number, libc::SOL_SOCKET, libc::SO_OOBINLINE) != 0
 }
 
 /// Nothing that the program has sent stays in the kernel for want of company: what would hold it

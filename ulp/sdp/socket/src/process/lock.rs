@@ -2,6 +2,7 @@
 //!
 //! Owns: the lock's word, and the holder's signals while it is held. Must not know: what is locked.
 
+use crate::signals::{block_signals, restore_signals};
 use ferriband_host::wake::{self, Until};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -16,6 +17,8 @@ const AWAITED: u32 = 2;
 /// A value that one thread has at a time.
 pub(super) struct Lock<T> {
     word: AtomicU32,
+    /// What the thread had blocked that has it by [`Lock::hold`].
+    held: UnsafeCell<MaybeUninit<libc::sigset_t>>,
     value: UnsafeCell<T>,
 }
 
@@ -29,27 +32,11 @@ pub(super) struct Guard<'a, T> {
     before: libc::sigset_t,
 }
 
-/// Blocks all signals of this thread; gives what was blocked before.
-pub(super) fn block_signals() -> libc::sigset_t {
-    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: fills the set.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: a set that was filled, and room for another.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-    // SAFETY: written by the call, which cannot fail with these arguments.
-    unsafe { before.assume_init() }
-}
-
-/// Blocks what [`block_signals`] has given, and nothing else.
-pub(super) fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: a set, and nothing is to be written.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
-}
-
 impl<T> Lock<T> {
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
+            held: UnsafeCell::new(MaybeUninit::uninit()),
             value: UnsafeCell::new(value),
         }
     }
@@ -79,9 +66,13 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Before a fork: the calling thread has the lock until [`Lock::release`], in parent and child.
+    /// Before a fork: the calling thread has the lock until [`Lock::release`], in parent and child,
+    /// and no signals meanwhile.
     pub fn hold(&self) {
+        let before = block_signals();
         self.take();
+        // SAFETY: this has the lock.
+        unsafe { (*self.held.get()).write(before) };
     }
 
     /// After [`Lock::hold`]; `with` sees the value before.
@@ -91,7 +82,10 @@ impl<T> Lock<T> {
     pub unsafe fn release(&self, with: impl FnOnce(&mut T)) {
         // SAFETY: the caller's promise: nobody else has it.
         with(unsafe { &mut *self.value.get() });
+        // SAFETY: as above, and `hold` has written it.
+        let before = unsafe { (*self.held.get()).assume_init_read() };
         self.give();
+        restore_signals(&before);
     }
 }
 

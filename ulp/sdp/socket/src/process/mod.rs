@@ -15,6 +15,7 @@ mod counters;
 mod fit;
 mod inherited;
 mod lock;
+mod memory;
 mod moving;
 mod report;
 mod service;
@@ -25,7 +26,7 @@ mod thread;
 pub use crate::meet::report::Cause;
 pub use closing::Closing;
 pub use counters::report;
-pub use moving::{Begun, Ticket};
+pub use moving::{Begun, Sleeper, Ticket};
 pub use set::read as read_settings;
 
 use crate::meet::message::Reason;
@@ -39,6 +40,7 @@ use lock::{Guard, Lock};
 use rustix::io::Errno;
 use service::Service;
 use state::State;
+use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Arc;
@@ -57,6 +59,8 @@ pub struct Process {
     bell: AtomicPtr<Arc<Event>>,
     /// A port's family is there for accepted connections alone, of which peers may ask for one.
     keeps_ports: AtomicBool,
+    /// The last calls on connections have ended whose numbers were closed before.
+    alone: AtomicBool,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
@@ -82,10 +86,19 @@ impl Process {
                 asked: Pages::reserve(arena::RECORDS as usize / 8, Seen::Wiped)?,
                 bell: AtomicPtr::new(ptr::null_mut()),
                 keeps_ports: AtomicBool::new(false),
+                alone: AtomicBool::new(false),
             })
         })?;
+        process.table.when_alone(calls_have_ended);
         thread::watch_forks()?;
         Ok(process)
+    }
+
+    /// Whether memory that the program says it has can be read; if not, the kernel's call is to say
+    /// so.
+    #[inline]
+    pub fn can_read(at: *const c_void, bytes: usize) -> bool {
+        memory::piece_is_good(at.addr(), bytes, memory::Access::Read)
     }
 
     /// The table of this process's descriptors.
@@ -123,9 +136,11 @@ impl Process {
 
     fn enter(&'static self, number: i32, bits: u32) -> Option<Pin<'static>> {
         let pin = self.table.enter(number)?;
-        let never = if number <= STANDARD { state::NEVER } else { 0 };
         pin.traffic().number.store(number, Ordering::Relaxed);
-        pin.traffic().begin(bits | never);
+        pin.traffic().begin(bits);
+        if number <= STANDARD {
+            state::stay(&pin);
+        }
         Some(pin)
     }
 
@@ -234,13 +249,16 @@ impl Process {
     /// The connection is worth it: the service of the connected side asks the peer.
     #[cold]
     fn worth(&'static self, pin: &Pin<'_>) {
+        if state::stays(pin) {
+            return;
+        }
         if pin.traffic().counts() {
             counters::eligible();
         }
         if pin.traffic().is_sought() {
             self.sought(pin);
         }
-        if pin.traffic().is(state::CONNECTED) && !pin.traffic().is(state::ASKED | state::NEVER) {
+        if pin.traffic().is(state::CONNECTED) && !pin.traffic().is(state::ASKED) {
             self.ask(pin);
         }
     }
@@ -289,6 +307,15 @@ impl Process {
     #[inline]
     fn is_still(&self, number: i32, index: u32) -> bool {
         self.table.numbers().look(number) == Kind::Stream(index)
+    }
+}
+
+/// The last call on a connection has ended whose number was closed before: the service thread has
+/// what is left.
+fn calls_have_ended() {
+    if let Some(process) = Process::there() {
+        process.alone.store(true, Ordering::SeqCst);
+        process.ring();
     }
 }
 

@@ -2,19 +2,25 @@
 //!
 //! Owns: what a call does first, and what is counted while the kernel does it. Must not know: the
 //! kernel's functions. What the kernel is to do is told with a [`Ticket`], which has no destructor:
-//! a thread that is cancelled inside the kernel leaves a call behind that is never over, and its
-//! connection TCP, if it is still.
+//! whoever has it sees to it that it ends, though the thread be cancelled inside the kernel.
+//!
+//! A call keeps its connection, whoever closes the number meanwhile: it goes on by the socket that
+//! its link keeps then, as a call inside the kernel does.
 
+use super::memory::{self, Access};
 use super::state::{self, State};
 use super::{Process, socket};
-use crate::calls::{self, Answer};
+use crate::calls::{self, Answer, Nap, Progress};
+use crate::link::Call;
 use crate::meet::report::Cause;
 use crate::raw::system_call;
 use crate::table::{Open, Pin};
 use crate::tcp;
-use ferriband_host::wake;
+use ferriband_host::wake::{self, Wait};
 use ferriband_sdp_local::{Own, Reader, Writer};
 use ferriband_sdp_proto::change::Phase;
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -29,6 +35,80 @@ pub enum Begun {
     Done(usize),
     /// An error, by its number.
     Failed(i32),
+    /// The thread sleeps as [`Sleeper::nap`] says, and [`Sleeper::send`] or [`Sleeper::receive`]
+    /// goes on.
+    Sleep(Sleeper),
+}
+
+/// A call whose thread is about to sleep. It has no destructor: who was cancelled in the sleep is
+/// told by [`Sleeper::end`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sleeper {
+    process: &'static Process,
+    open: Open,
+    call: Paused,
+    nap: Nap,
+}
+
+/// What a call keeps from one sleep to the next.
+#[derive(Clone, Copy, Debug)]
+struct Paused {
+    number: i32,
+    flags: i32,
+    /// Bytes that were received (MSG_WAITALL).
+    done: u64,
+    progress: Progress,
+    /// How long the call may sleep, once it was looked at.
+    known: Option<Result<Option<Duration>, i32>>,
+}
+
+impl Paused {
+    fn new(number: i32, flags: i32) -> Self {
+        Self {
+            number,
+            flags,
+            done: 0,
+            progress: Progress::default(),
+            known: None,
+        }
+    }
+}
+
+impl Sleeper {
+    /// Where the thread sleeps.
+    pub fn nap(&self) -> Nap {
+        self.nap
+    }
+
+    /// The number of the socket.
+    pub fn number(&self) -> i32 {
+        self.call.number
+    }
+
+    /// A call that sends goes on.
+    ///
+    /// # Safety
+    /// The parts are those that it began with, and may be read.
+    pub unsafe fn send(mut self, parts: &[libc::iovec], woken: Wait) -> Begun {
+        self.call.progress.slept(woken);
+        let pin = self.process.table.take_up(self.open);
+        self.process.send_on(pin, parts, self.call)
+    }
+
+    /// A call that receives goes on.
+    ///
+    /// # Safety
+    /// The parts are those that it began with, and may be written.
+    pub unsafe fn receive(mut self, parts: &mut [libc::iovec], woken: Wait) -> Begun {
+        self.call.progress.slept(woken);
+        let pin = self.process.table.take_up(self.open);
+        self.process.receive_on(pin, parts, self.call)
+    }
+
+    /// The thread was cancelled.
+    pub fn end(self) {
+        drop(self.process.table.take_up(self.open));
+    }
 }
 
 /// A call that is inside the kernel.
@@ -71,6 +151,11 @@ impl Ticket {
     }
 }
 
+/// So much is sent at a time whose memory was looked at.
+const PIECE: u64 = 128 << 10;
+/// Of the memory of a receive so much is looked at though less is there.
+const FEW: u64 = 4096;
+
 /// Flags that a call on the ring obeys.
 const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR;
 const RECEIVE_FLAGS: i32 =
@@ -92,6 +177,10 @@ impl Process {
             }
             let word = pin.record().word(Own::Sends);
             word.fetch_add(1, Ordering::SeqCst);
+            // before the kernel has it: whoever puts a link looks at this afterwards
+            if flags & libc::MSG_OOB != 0 {
+                self.never(&pin, Cause::Flags);
+            }
             // only a link closes the gate, and lets a direction change
             let gate = pin.record().word(Own::SendGate).load(Ordering::SeqCst);
             if gate == 0 && pin.link().is_none() {
@@ -165,24 +254,34 @@ impl Process {
         parts: &[libc::iovec],
         flags: i32,
     ) -> Begun {
-        let Some(link) = pin.link() else {
-            return Begun::Plain;
-        };
         if flags & !SEND_FLAGS != 0 {
             self.never(&pin, Cause::Flags);
             self.bring_back_sent(&pin, number);
         }
-        let bytes = length(parts);
-        let mut patience = self.patience(&pin, number, libc::SO_SNDTIMEO, flags);
-        let call = link.on(socket(number));
-        match calls::send(call, parts, bytes, &mut patience) {
-            Answer::Kernel(0) => self.by_kernel(pin, Own::Sends),
+        self.send_on(pin, parts, Paused::new(number, flags))
+    }
+
+    fn send_on(
+        &'static self,
+        pin: Pin<'static>,
+        parts: &[libc::iovec],
+        mut paused: Paused,
+    ) -> Begun {
+        let Some(link) = pin.link() else {
+            return Begun::Plain;
+        };
+        let flags = paused.flags;
+        let call = link.on(socket(paused.number));
+        let answer = self.send_pieces(&pin, call, parts, &mut paused);
+        match answer {
+            Answer::Sleep(nap) => self.sleep(pin, paused, nap),
+            Answer::Kernel(0) if link.kept().is_none() => self.by_kernel(pin, Own::Sends),
             Answer::Kernel(done) => {
                 let sent = by_pieces(parts, done, |to, length| {
-                    move_piece(libc::SYS_sendto, number, to, length, flags)
+                    move_piece(libc::SYS_sendto, call.socket(), to, length, flags)
                 });
                 calls::sent_by_kernel(call);
-                Begun::Done((done + sent) as usize)
+                moved(done, sent)
             }
             Answer::Bytes(sent) => Begun::Done(sent as usize),
             Answer::Error(libc::EPIPE) => {
@@ -194,6 +293,67 @@ impl Process {
             }
             Answer::Error(errno) => Begun::Failed(errno),
         }
+    }
+
+    /// Sends the parts, and looks at their memory before.
+    fn send_pieces(
+        &'static self,
+        pin: &Pin<'_>,
+        call: Call<'_, 'static>,
+        parts: &[libc::iovec],
+        paused: &mut Paused,
+    ) -> Answer {
+        let bytes = length(parts);
+        let (known, flags) = (&mut paused.known, paused.flags);
+        let mut patience = self.patience(pin, call, known, libc::SO_SNDTIMEO, flags);
+        loop {
+            let done = paused.progress.done();
+            let end = bytes.min(done + PIECE);
+            let is_good = match done {
+                0 => memory::is_good(parts, end, Access::Read),
+                _ => memory::is_good(&behind(parts, done), end - done, Access::Read),
+            };
+            if !is_good {
+                if done > 0 {
+                    return Answer::Bytes(done);
+                }
+                // the kernel answers as it does for TCP
+                self.bring_back_sent(pin, call.socket().as_raw_fd());
+            }
+            let answer = calls::send(call, parts, end, &mut paused.progress, &mut patience);
+            if answer != Answer::Bytes(end) || end == bytes {
+                return answer;
+            }
+        }
+    }
+
+    /// The parts that a receive from the ring may write to, of those behind so many bytes. None: as
+    /// many as there are.
+    ///
+    /// # Errors
+    /// Memory that cannot be written.
+    fn room(
+        call: Call<'_, 'static>,
+        parts: &[libc::iovec],
+        bytes: u64,
+        done: u64,
+    ) -> Result<Option<Vec<libc::iovec>>, ()> {
+        let left = bytes - done;
+        let there = Reader(&call).in_ring();
+        // what is not there so far is no more than this, or is left for the next call
+        let most = there.unwrap_or(0).max(FEW).min(left);
+        let rest = if done > 0 {
+            Some(behind(parts, done))
+        } else {
+            None
+        };
+        if !memory::is_good(rest.as_deref().unwrap_or(parts), most, Access::Write) {
+            return Err(());
+        }
+        if there.is_none() || most == left {
+            return Ok(rest);
+        }
+        Ok(Some(ahead(rest.as_deref().unwrap_or(parts), most)))
     }
 
     fn receive_by(
@@ -216,36 +376,64 @@ impl Process {
                 return Begun::Failed(errno);
             }
         }
-        let bytes = length(parts);
-        if bytes == 0 {
+        if length(parts) == 0 {
             return Begun::Done(0);
         }
         let call = link.on(socket(number));
         let reader = Reader(&call);
-        if reader.phase() == Phase::Tcp && !pin.traffic().is(state::NEVER) {
+        if reader.phase() == Phase::Tcp && !state::stays(&pin) {
             reader.offer();
         }
-        let mut patience = self.patience(&pin, number, libc::SO_RCVTIMEO, flags);
+        self.receive_on(pin, parts, Paused::new(number, flags))
+    }
+
+    fn receive_on(
+        &'static self,
+        pin: Pin<'static>,
+        parts: &mut [libc::iovec],
+        mut paused: Paused,
+    ) -> Begun {
+        let Some(link) = pin.link() else {
+            return Begun::Plain;
+        };
+        let bytes = length(parts);
+        let flags = paused.flags;
+        let call = link.on(socket(paused.number));
         let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_DONTWAIT == 0;
-        let mut done = 0;
+        let mut done = paused.done;
         loop {
-            let answer = match done {
-                0 => calls::receive(call, parts, bytes, &mut patience),
-                _ => {
-                    let mut rest = behind(parts, done);
-                    calls::receive(call, &mut rest, bytes - done, &mut patience)
-                }
+            let mut rest = match Self::room(call, parts, bytes, done) {
+                Ok(rest) => rest,
+                Err(()) if done > 0 => return Begun::Done(done as usize),
+                // the kernel answers as it does for TCP
+                Err(()) => match self.bring_back_received(&pin, paused.number, flags) {
+                    Ok(()) => None,
+                    Err(errno) => return Begun::Failed(errno),
+                },
+            };
+            let answer = {
+                let known = &mut paused.known;
+                let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+                let room = rest.as_deref_mut().unwrap_or(parts);
+                let most = length(room);
+                calls::receive(call, room, most, &mut paused.progress, &mut patience)
             };
             match answer {
+                Answer::Sleep(nap) => {
+                    paused.done = done;
+                    return self.sleep(pin, paused, nap);
+                }
                 Answer::Bytes(0) => return Begun::Done(done as usize),
                 Answer::Bytes(received) => done += received,
-                Answer::Kernel(_) if done == 0 => return self.by_kernel(pin, Own::Receives),
+                Answer::Kernel(_) if done == 0 && link.kept().is_none() => {
+                    return self.by_kernel(pin, Own::Receives);
+                }
                 Answer::Kernel(_) => {
                     let received = by_pieces(parts, done, |to, length| {
-                        move_piece(libc::SYS_recvfrom, number, to, length, flags)
+                        move_piece(libc::SYS_recvfrom, call.socket(), to, length, flags)
                     });
                     calls::received_by_kernel(call);
-                    return Begun::Done((done + received) as usize);
+                    return moved(done, received);
                 }
                 Answer::Error(errno) if done == 0 => return Begun::Failed(errno),
                 Answer::Error(_) => return Begun::Done(done as usize),
@@ -256,36 +444,56 @@ impl Process {
         }
     }
 
+    fn sleep(&'static self, pin: Pin<'static>, call: Paused, nap: Nap) -> Begun {
+        Begun::Sleep(Sleeper {
+            process: self,
+            open: pin.keep_open(),
+            call,
+            nap,
+        })
+    }
+
     /// How long a call sleeps: what the socket is set to when it first would.
-    fn patience(
+    fn patience<'b, 'k>(
         &'static self,
         pin: &Pin<'_>,
-        number: i32,
+        call: Call<'b, 'static>,
+        known: &'k mut Option<Result<Option<Duration>, i32>>,
         option: i32,
         flags: i32,
-    ) -> impl FnMut() -> Result<Option<Duration>, i32> + use<> {
+    ) -> impl FnMut() -> Result<Option<Duration>, i32> + use<'b, 'k> {
         let index = pin.taken().index;
-        let mut known = None;
+        let number = call.socket().as_raw_fd();
         move || {
-            if !self.is_still(number, index) {
+            // closed, and there was no descriptor to keep the socket by
+            if !self.is_still(number, index) && call.link().kept().is_none() {
                 return Err(libc::EBADF);
             }
             *known.get_or_insert_with(|| match flags & libc::MSG_DONTWAIT {
-                0 => sleeps(number, option),
+                0 => sleeps(call.socket(), option),
                 _ => Err(libc::EAGAIN),
             })
         }
     }
 }
 
+/// What a call answers of which so many bytes were moved before the kernel had the rest.
+fn moved(before: u64, by_kernel: Result<u64, Errno>) -> Begun {
+    match by_kernel {
+        Ok(bytes) => Begun::Done((before + bytes) as usize),
+        Err(_) if before > 0 => Begun::Done(before as usize),
+        Err(error) => Begun::Failed(error.raw_os_error()),
+    }
+}
+
 /// Until when a call on a socket may sleep that the program has set so.
-fn sleeps(number: i32, option: i32) -> Result<Option<Duration>, i32> {
-    let flags = rustix::fs::fcntl_getfl(socket(number)).map_err(|error| error.raw_os_error())?;
+fn sleeps(socket: BorrowedFd<'_>, option: i32) -> Result<Option<Duration>, i32> {
+    let flags = rustix::fs::fcntl_getfl(socket).map_err(|error| error.raw_os_error())?;
     if flags.contains(rustix::fs::OFlags::NONBLOCK) {
         return Err(libc::EAGAIN);
     }
     let mut time = [0; 16];
-    let got = tcp::get_option(socket(number), libc::SOL_SOCKET, option, &mut time);
+    let got = tcp::get_option(socket, libc::SOL_SOCKET, option, &mut time);
     if got != Ok(time.len()) {
         return Ok(None);
     }
@@ -303,6 +511,23 @@ fn sleeps(number: i32, option: i32) -> Result<Option<Duration>, i32> {
 fn length(parts: &[libc::iovec]) -> u64 {
     let lengths = parts.iter().map(|part| part.iov_len as u64);
     lengths.fold(0, u64::saturating_add)
+}
+
+/// The parts of so many bytes.
+fn ahead(parts: &[libc::iovec], mut bytes: u64) -> Vec<libc::iovec> {
+    let mut cut = Vec::with_capacity(parts.len());
+    for part in parts {
+        let length = bytes.min(part.iov_len as u64);
+        bytes -= length;
+        cut.push(libc::iovec {
+            iov_len: length as usize,
+            ..*part
+        });
+        if bytes == 0 {
+            break;
+        }
+    }
+    cut
 }
 
 /// The parts behind so many bytes.
@@ -325,8 +550,8 @@ fn behind(parts: &[libc::iovec], mut skip: u64) -> Vec<libc::iovec> {
 fn by_pieces(
     parts: &[libc::iovec],
     mut skip: u64,
-    mut each: impl FnMut(*mut u8, usize) -> usize,
-) -> u64 {
+    mut each: impl FnMut(*mut u8, usize) -> Result<usize, Errno>,
+) -> Result<u64, Errno> {
     let mut moved = 0;
     for part in parts {
         let cut = skip.min(part.iov_len as u64) as usize;
@@ -335,20 +560,30 @@ fn by_pieces(
             continue;
         }
         let length = part.iov_len - cut;
-        let now = each(part.iov_base.cast::<u8>().wrapping_add(cut), length);
-        moved += now as u64;
-        if now < length {
-            break;
+        match each(part.iov_base.cast::<u8>().wrapping_add(cut), length) {
+            Ok(now) => {
+                moved += now as u64;
+                if now < length {
+                    break;
+                }
+            }
+            Err(error) if moved == 0 => return Err(error),
+            Err(_) => break,
         }
     }
-    moved
+    Ok(moved)
 }
 
-/// One piece by the kernel, which waits as the socket is set: the rest of a call of which some was
-/// moved, so an error ends it.
-fn move_piece(call: libc::c_long, number: i32, at: *mut u8, length: usize, flags: i32) -> usize {
+/// One piece by the kernel, which waits as the socket is set.
+fn move_piece(
+    call: libc::c_long,
+    socket: BorrowedFd<'_>,
+    at: *mut u8,
+    length: usize,
+    flags: i32,
+) -> Result<usize, Errno> {
     let arguments = [
-        number as isize,
+        socket.as_raw_fd() as isize,
         at as isize,
         length as isize,
         flags as isize,
@@ -357,5 +592,5 @@ fn move_piece(call: libc::c_long, number: i32, at: *mut u8, length: usize, flags
     ];
     // SAFETY: memory of the program's call.
     let moved = unsafe { system_call(call, arguments) };
-    moved.map_or(0, isize::cast_unsigned)
+    moved.map(isize::cast_unsigned)
 }

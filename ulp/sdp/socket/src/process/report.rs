@@ -124,7 +124,7 @@ fn why(pin: &Pin<'_>, number: i32, side: Side, phases: Option<[Phase; 2]>) -> Op
     let is_left = |phase: Phase| phase >= Phase::Back;
     match phases {
         Some(both) if !both.into_iter().any(is_left) => said,
-        Some(_) if traffic.is(state::NEVER) => Some(said.unwrap_or_else(|| own(number))),
+        Some(_) if state::stays(pin) => Some(said.unwrap_or_else(|| own(number))),
         Some([out, _]) => {
             let recalled = pin
                 .link()
@@ -136,7 +136,7 @@ fn why(pin: &Pin<'_>, number: i32, side: Side, phases: Option<[Phase; 2]>) -> Op
             Some(Why::Cause(cause))
         }
         None if matches!(side, Side::Unconnected | Side::Listener) => said,
-        None if traffic.is(state::NEVER) => Some(said.unwrap_or_else(|| own(number))),
+        None if state::stays(pin) => Some(said.unwrap_or_else(|| own(number))),
         None if said.is_some() => said,
         None if unfit(number).is_some() => Some(own(number)),
         None if traffic.is(state::ASKED) => Some(Why::Cause(Cause::Asked)),

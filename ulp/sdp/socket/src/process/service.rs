@@ -3,13 +3,15 @@
 //! Owns: the families of this process's ports, the negotiations, the connections that have a link,
 //! closes that have to wait. Must not know: how the thread sleeps.
 
+use super::back::rough;
 use super::carried::{Carried, Kept, Slot, ended};
-use super::fit::{fit, has_rings, smooth};
+use super::fit::{fit, has_rings, is_urgent, smooth};
 use super::state::{self, State};
 use super::thread::start;
 use super::{Process, cookie, counters, report, socket};
 use crate::arena::Taken;
 use crate::calls;
+use crate::link::{Link, Told};
 use crate::meet::client::ClientService;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
@@ -21,13 +23,14 @@ use crate::ready;
 use crate::segment::Role;
 use crate::table::{Last, Left, Pin};
 use ferriband_host::wake;
-use ferriband_sdp_local::{CONNECTION_OVER, PEER_ENDED, Reader, Service as Look};
+use ferriband_sdp_local::{Reader, Service as Look, Writer};
+use ferriband_sdp_proto::change::Phase;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -47,12 +50,18 @@ pub(super) struct Service {
     pub families: Vec<Port>,
     pub holder: Option<HolderService>,
     pub client: Option<ClientService>,
+    /// When full rings are looked at again.
+    pub full: Option<Duration>,
     /// Until when it is taken for known whether the program has an io_uring, and whether it has.
     rings: Option<(Duration, bool)>,
     /// Sockets that may be taken over, by their cookies.
     known: BTreeMap<u64, Known>,
     /// Connections with a link, by their records' indices.
     carried: BTreeMap<u32, Carried>,
+    /// Slots of connections that this process has closed and other processes hold.
+    away: Vec<(Taken, Slot)>,
+    /// At so many of these all are looked at.
+    most_away: usize,
     /// Who has spoken for what is not his.
     strangers: Vec<Stranger>,
 }
@@ -86,8 +95,13 @@ impl Service {
         self.holder = None;
         self.client = None;
         self.known.clear();
-        self.carried.clear();
         self.strangers.clear();
+        self.full = None;
+        ready::full::forked();
+        let carried = std::mem::take(&mut self.carried);
+        let kept = carried.into_values().filter_map(|carried| carried.kept);
+        kept.for_each(Kept::forked);
+        self.away.clear();
         for port in &mut self.families {
             port.family.forked();
             // what was inherited may be asked for, though the child closes the listener
@@ -117,6 +131,18 @@ impl Service {
     pub fn ports(&self) -> Vec<u16> {
         let ports = self.families.iter();
         ports.map(|port| port.family.place().0).collect()
+    }
+
+    /// Whether a connection gets its link.
+    #[cfg(test)]
+    pub fn carries(&mut self, process: &'static Process, met: &Met) -> bool {
+        let (ticket, role, cookie) = (met.ticket, met.role, met.cookie);
+        let slot = Slot {
+            ticket,
+            role,
+            cookie,
+        };
+        self.carry(process, met, slot).is_some()
     }
 
     /// Connections that it looks after.
@@ -211,6 +237,9 @@ impl Service {
         if let Some(client) = &mut self.client {
             client.serve(now, &mut news);
         }
+        if process.alone.swap(false, Ordering::SeqCst) {
+            self.calls_have_ended();
+        }
         for news in news {
             rung |= matches!(news, News::Rung);
             self.learn(process, news);
@@ -218,6 +247,20 @@ impl Service {
         if rung {
             self.hear_peers(process);
         }
+        if ready::full::is_watched() && self.full.is_none_or(|at| at <= now) {
+            self.full = ready::full::look(|| self.tire(process, now)).map(|left| now + left);
+        }
+    }
+
+    /// Looks at the rings that somebody waits to send to: how long the first of them is given that
+    /// is full.
+    fn tire(&self, process: &'static Process, now: Duration) -> Option<Duration> {
+        let full = |carried: &Carried| {
+            carried.with(process, |link, socket| {
+                calls::tire_for_waiters(link.on(socket), now)
+            })?
+        };
+        self.carried.values().filter_map(full).min()
     }
 
     /// Takes what the kernel has to tell. Gives whether a bell was rung.
@@ -244,14 +287,15 @@ impl Service {
         }
     }
 
-    /// Looks after whoever peers have told of news.
+    /// Looks after whoever peers have told of news. What another process holds as well is looked at
+    /// in any case: that process, which hears the same bell, may have taken the only bit.
     fn hear_peers(&mut self, process: &'static Process) {
-        let told = self.carried.iter();
-        let told = told.filter(|(_, carried)| carried.is_told());
-        let told = told.filter_map(|(index, carried)| {
-            carried
-                .with(process, |link, _| link.take_told())?
-                .then_some(*index)
+        let told = self.carried.iter().filter_map(|(index, carried)| {
+            let is_told = carried.is_told()
+                && carried
+                    .with(process, |link, _| link.take_told())
+                    .unwrap_or_default();
+            (is_told || carried.is_shared(process)).then_some(*index)
         });
         let told: Vec<_> = told.collect();
         for index in told {
@@ -276,9 +320,72 @@ impl Service {
         {
             ready::told(&pin, of_kernel);
         }
-        let is_over = carried.kept.as_ref().is_some_and(Kept::may_close);
-        if is_over && let Some(carried) = self.carried.remove(&index) {
-            self.give_back(carried.slot);
+        let is_done = |link: &Link<'static>, socket: BorrowedFd<'_>| {
+            let call = link.on(socket);
+            Writer(&call).phase() == Phase::Done && Reader(&call).is_left()
+        };
+        if carried.kept.is_none() {
+            // the kernel carries it for good: each packet would wake the thread
+            if !carried.is_quiet && carried.with(process, is_done) == Some(true) {
+                carried.is_quiet = true;
+                let number = carried.number;
+                self.delete(socket(number));
+            }
+            return;
+        }
+        if carried.kept.as_ref().is_some_and(Kept::may_close) {
+            self.let_go(index);
+        }
+    }
+
+    /// A connection that was closed has nothing left to do.
+    fn let_go(&mut self, index: u32) {
+        let Some(carried) = self.carried.remove(&index) else {
+            return;
+        };
+        if let Some(socket) = carried.kept.as_ref().and_then(|kept| kept.link()?.kept()) {
+            self.delete(socket);
+        }
+        drop(carried.kept);
+        self.give_back(carried.slot);
+    }
+
+    /// Calls have ended that were in progress when their connections' last numbers were closed.
+    fn calls_have_ended(&mut self) {
+        let kept = self.carried.iter();
+        let kept = kept.filter(|(_, carried)| matches!(carried.kept, Some(Kept::Calls(..))));
+        let kept: Vec<_> = kept.map(|(index, _)| *index).collect();
+        for index in kept {
+            let Some(mut carried) = self.carried.remove(&index) else {
+                continue;
+            };
+            let is_over = match carried.kept.take() {
+                Some(Kept::Calls(pin, changing)) => match pin.into_last() {
+                    Ok(last) if last.others_hold() => {
+                        if let Some(socket) = last.link().and_then(Link::kept) {
+                            self.delete(socket);
+                        }
+                        self.go_away(&last, carried.slot.take());
+                        true
+                    }
+                    Ok(last) => {
+                        let kept = carried.kept.insert(Kept::Last(last));
+                        kept.may_close()
+                    }
+                    Err(pin) => {
+                        carried.kept = Some(Kept::Calls(pin, changing));
+                        false
+                    }
+                },
+                kept => {
+                    carried.kept = kept;
+                    false
+                }
+            };
+            self.carried.insert(index, carried);
+            if is_over {
+                self.let_go(index);
+            }
         }
     }
 
@@ -419,6 +526,7 @@ impl Service {
         smooth(&pin, number);
         let put = || !pin.others_hold() && ready::fits(&pin) && pin.put_link(link).is_ok();
         if !process.table.without_fork(put) {
+            rough(&pin, number);
             return None;
         }
         report::clear(&pin);
@@ -427,7 +535,7 @@ impl Service {
         }
         counters::upgraded();
         self.watch(&pin, number, Some(slot));
-        if pin.traffic().is(state::NEVER) {
+        if state::stays(&pin) || is_urgent(number) {
             process.bring_back_now(&pin, number);
         } else if ready::linked(&pin, number)
             && let Some(link) = pin.link()
@@ -461,6 +569,7 @@ impl Service {
                 told: link.where_told(),
                 slot,
                 kept: None,
+                is_quiet: false,
             },
         );
         self.add(socket(number), taken.index);
@@ -504,7 +613,10 @@ impl Service {
         match left {
             Left::Plain | Left::Own => {}
             Left::Others(taken) => self.renumber(process, number, taken),
-            Left::Calls(taken) => self.left_to_calls(process, number, taken),
+            Left::Calls(pin) => match pin.into_last() {
+                Ok(last) => self.left_by_all(process, number, last),
+                Err(pin) => self.left_to_calls(process, number, pin),
+            },
             Left::Last(last) => self.left_by_all(process, number, last),
         }
     }
@@ -524,22 +636,64 @@ impl Service {
             && carried.number == number
         {
             carried.number = other;
-            self.delete(socket(number));
-            self.add(socket(other), taken.index);
+            if !carried.is_quiet {
+                self.delete(socket(number));
+                self.add(socket(other), taken.index);
+            }
         }
     }
 
-    /// The last number goes while other threads are in calls: they end.
-    fn left_to_calls(&mut self, process: &Process, number: i32, taken: Taken) {
-        if let Some(known) = self.known.remove(&cookie(number)) {
-            self.forget(process, known);
+    /// The last number goes while other threads are in calls, which go on. Those inside the kernel
+    /// keep its socket themselves.
+    fn left_to_calls(&mut self, process: &'static Process, number: i32, pin: Pin<'static>) {
+        let taken = pin.taken();
+        self.unlist(process, number, taken);
+        let carried = self.carried.remove(&taken.index);
+        let Some(link) = pin.link() else {
+            return;
+        };
+        self.delete(socket(number));
+        let Ok(copy) = Own::copy(socket(number)) else {
+            // without a descriptor they end, and what the ring holds goes first
+            let call = link.on(socket(number));
+            if !pin.others_hold() {
+                calls::may_close(call);
+            }
+            return Look(&call).look(0);
+        };
+        link.keep(copy);
+        if let Some(kept) = link.kept() {
+            self.add(kept, taken.index);
         }
-        if self.carried.remove(&taken.index).is_some() {
-            self.delete(socket(number));
+        let (told, slot) = (link.where_told(), carried.and_then(|carried| carried.slot));
+        let kept = Some(Kept::Calls(pin, process.table.changing()));
+        self.keep(taken, told, slot, kept);
+        // they may have ended meanwhile
+        self.calls_have_ended();
+    }
+
+    fn keep(&mut self, taken: Taken, told: Told, slot: Option<Slot>, kept: Option<Kept>) {
+        self.carried.insert(
+            taken.index,
+            Carried {
+                taken,
+                number: -1,
+                told,
+                slot,
+                kept,
+                is_quiet: false,
+            },
+        );
+    }
+
+    /// Nobody finds a socket by its number from here on.
+    fn unlist(&mut self, process: &Process, number: i32, taken: Taken) {
+        for port in &mut self.families {
+            port.listeners.retain(|listener| *listener != taken.index);
         }
-        let pin = process.table.pin_taken(taken);
-        if let Some(link) = pin.as_ref().and_then(Pin::link) {
-            Look(&link.on(socket(number))).look(PEER_ENDED | CONNECTION_OVER);
+        match self.known.remove(&cookie(number)) {
+            Some(known) => self.forget(process, known),
+            None => self.close_ports(process),
         }
     }
 
@@ -566,54 +720,61 @@ impl Service {
     }
 
     fn left_by_all(&mut self, process: &'static Process, number: i32, last: Last<'static>) {
-        let (taken, cookie) = (last.taken(), cookie(number));
-        for port in &mut self.families {
-            port.listeners.retain(|listener| *listener != taken.index);
-        }
-        match self.known.remove(&cookie) {
-            Some(known) => self.forget(process, known),
-            None => self.close_ports(process),
-        }
+        let taken = last.taken();
+        self.unlist(process, number, taken);
         let carried = self.carried.remove(&taken.index);
         let Some(link) = last.link() else {
             return;
         };
         self.delete(socket(number));
-        if last.others_hold() {
-            return;
-        }
         let slot = carried.and_then(|carried| carried.slot);
-        let kept = match calls::may_close(link.on(socket(number))) {
-            true => None,
-            false => rustix::io::fcntl_dupfd_cloexec(socket(number), 3)
-                .and_then(Own::hide)
-                .ok()
-                .filter(|_| start(process, self).is_ok()),
-        };
-        let Some(socket) = kept else {
-            drop(last);
-            self.give_back(slot);
-            return;
-        };
-        let told = link.where_told();
-        self.add(socket.as_fd(), taken.index);
-        let kept = Kept { socket, last };
-        if kept.may_close() {
-            self.give_back(slot);
+        if last.others_hold() {
+            return self.go_away(&last, slot);
+        }
+        if !calls::may_close(link.on(socket(number)))
+            && start(process, self).is_ok()
+            && let Ok(copy) = Own::copy(socket(number))
+        {
+            link.keep(copy);
+            if let Some(kept) = link.kept() {
+                self.add(kept, taken.index);
+            }
+            let (told, kept) = (link.where_told(), Kept::Last(last));
+            let is_over = kept.may_close();
+            self.keep(taken, told, slot, Some(kept));
+            if is_over {
+                self.let_go(taken.index);
+            }
             return;
         }
-        self.carried.insert(
-            taken.index,
-            Carried {
-                taken,
-                number: -1,
-                told,
-                slot,
-                kept: Some(kept),
-            },
-        );
+        drop(last);
+        self.give_back(slot);
+    }
+
+    /// Other processes hold what this one has closed: its slot is this process's to give back when
+    /// they do not any more.
+    fn go_away(&mut self, last: &Last<'static>, slot: Option<Slot>) {
+        let Some(slot) = slot else {
+            return;
+        };
+        self.away.push((last.taken(), slot));
+        if self.away.len() < self.most_away.max(FEW_AWAY) {
+            return;
+        }
+        let away = std::mem::take(&mut self.away);
+        let (away, over): (Vec<_>, Vec<_>) = away
+            .into_iter()
+            .partition(|(taken, _)| *taken == last.taken() || last.is_held_elsewhere(*taken));
+        self.most_away = 2 * away.len();
+        self.away = away;
+        for (_, slot) in over {
+            self.give_back(Some(slot));
+        }
     }
 }
+
+/// So many slots that other processes use are not looked at: half of a segment's.
+const FEW_AWAY: usize = 32;
 
 /// Whether the process has a connection that was accepted at a port, asked for or not.
 fn has_accepted(process: &Process, port: u16) -> bool {

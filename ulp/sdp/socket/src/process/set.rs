@@ -3,6 +3,7 @@
 //! Owns: the values that are obeyed here, and when they are read: once, as the library is loaded.
 //! Must not know: which settings there are, and where they come from, which is `ulp/settings`'s.
 
+use crate::spin::{self, Spin};
 use ferriband_sdp_proto::settings::{LONGEST_FILE, SETTINGS, Values};
 use rustix::fs::{Mode, OFlags};
 use std::env;
@@ -33,6 +34,11 @@ fn obey(values: &Values) -> String {
     let exchanges = values.number("after_exchanges");
     EXCHANGES.store(exchanges as u32, Ordering::Relaxed);
     BYTES.store(values.number("after_bytes"), Ordering::Relaxed);
+    spin::set(match values.text("spin") {
+        "0" => Spin::Never,
+        "always" => Spin::Always,
+        _ => Spin::Auto,
+    });
     values.text("counters").to_owned()
 }
 

@@ -3,7 +3,7 @@
 //! know: who looks.
 
 use super::set;
-use crate::table::Traffic;
+use crate::table::{Pin, Traffic};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// It was connected by this side.
@@ -16,8 +16,8 @@ pub(super) const LISTENS: u32 = 1 << 2;
 pub(super) const SERVED: u32 = 1 << 3;
 /// An answer is awaited, or has come.
 pub(super) const ASKED: u32 = 1 << 4;
-/// It stays TCP, or goes back to it.
-pub(super) const NEVER: u32 = 1 << 5;
+/// It stays TCP, or goes back to it, as far as its traffic is concerned.
+const NEVER: u32 = 1 << 5;
 /// The program wants TCP_NODELAY off.
 pub(super) const DELAYS: u32 = 1 << 6;
 /// The program wants TCP_CORK.
@@ -37,6 +37,18 @@ static PROCESS: AtomicU32 = AtomicU32::new(1 << EPOCH);
 /// In a child: streams are to be looked at anew.
 pub(super) fn forked() {
     PROCESS.fetch_add(1 << EPOCH, Ordering::Relaxed);
+}
+
+/// Whether the connection stays TCP, or goes back to it: whatever process has said so.
+#[inline]
+pub(super) fn stays(pin: &Pin<'_>) -> bool {
+    pin.record().stays.load(Ordering::SeqCst) != 0
+}
+
+/// The connection stays TCP, or goes back to it, in all processes that have it.
+pub(super) fn stay(pin: &Pin<'_>) {
+    pin.record().stays.store(1, Ordering::SeqCst);
+    pin.traffic().add(NEVER);
 }
 
 /// A stream's state.

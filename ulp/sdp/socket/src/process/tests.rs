@@ -3,11 +3,12 @@
 use super::*;
 use crate::meet::message::Message;
 use crate::meet::report::Side;
+use crate::ready;
 use crate::testing::{Fork, alone, child, join, soon};
-use ferriband_sdp_local::{Reader, Writer};
+use ferriband_sdp_local::{FUTEX, Memory, Reader, Shared, Way, Word, Writer};
 use ferriband_sdp_proto::change::Phase;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::thread;
 
 fn process() -> &'static Process {
@@ -52,7 +53,14 @@ impl Number {
             }
             Begun::Done(bytes) => bytes,
             Begun::Failed(errno) => panic!("errno {errno}"),
+            Begun::Sleep(sleeper) => panic!("{sleeper:?} sleeps"),
         }
+    }
+
+    fn slept(self, sleeper: Sleeper) -> ferriband_host::wake::Wait {
+        let pin = process().pin(self.0).expect("a stream");
+        let link = pin.link().expect("who sleeps has one");
+        sleeper.nap().sleep(link.on(socket(self.0)))
     }
 
     fn send(self, bytes: &[u8]) {
@@ -64,7 +72,11 @@ impl Number {
                 iov_len: left.len(),
             };
             // SAFETY: a slice.
-            let begun = unsafe { process().send(self.0, &[part], 0) };
+            let mut begun = unsafe { process().send(self.0, &[part], 0) };
+            while let Begun::Sleep(sleeper) = begun {
+                // SAFETY: as above.
+                begun = unsafe { sleeper.send(&[part], self.slept(sleeper)) };
+            }
             done += Self::ended(begun, || rustix::io::write(socket(self.0), left));
         }
     }
@@ -76,7 +88,11 @@ impl Number {
             iov_len: into.len(),
         };
         // SAFETY: a slice that is this function's own meanwhile.
-        let begun = unsafe { process().receive(self.0, &mut [part], 0) };
+        let mut begun = unsafe { process().receive(self.0, &mut [part], 0) };
+        while let Begun::Sleep(sleeper) = begun {
+            // SAFETY: as above.
+            begun = unsafe { sleeper.receive(&mut [part], self.slept(sleeper)) };
+        }
         Self::ended(begun, || rustix::io::read(socket(self.0), into))
     }
 
@@ -312,6 +328,40 @@ fn a_peer_that_is_stopped_holds_up_no_call_that_need_not_wait() {
 }
 
 #[test]
+fn a_peer_that_computes_goes_back_though_its_epoll_instance_is_told() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let exchange = |bytes: &mut [u8]| {
+        here.send(bytes);
+        there.receive_all(bytes);
+        there.send(bytes);
+        here.receive_all(bytes);
+    };
+    soon_or(|| {
+        exchange(&mut [1; 10]);
+        here.phases() == Some([Phase::Sdp; 2])
+    });
+    let instance = ready::create(libc::EPOLL_CLOEXEC).expect("an instance");
+    let event = ready::Event {
+        events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+        data: 0,
+    };
+    ready::ctl(instance, libc::EPOLL_CTL_ADD, there.0, Some(event)).expect("added");
+    // nobody waits in the instance
+    process().only_by_kernel(here.0);
+    assert_eq!(here.phases(), Some([Phase::Done; 2]));
+    exchange(&mut [2; 10]);
+    process().close(instance);
+    // SAFETY: a number of this test's.
+    unsafe { rustix::io::close(instance) };
+    here.close();
+    there.close();
+    listener.close();
+}
+
+#[test]
 fn a_shutdown_waits_for_nobody_and_what_was_sent_arrives() {
     let _alone = alone();
     let (listener, address) = Number::listener();
@@ -334,12 +384,186 @@ fn a_shutdown_waits_for_nobody_and_what_was_sent_arrives() {
     listener.close();
 }
 
+#[test]
+fn a_call_goes_on_though_its_number_is_closed_and_its_slot_comes_back() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let before = process().served().carried_count();
+    for by_tcp in [false, true] {
+        let here = Number::connect(address);
+        let there = listener.accept();
+        let other = thread::spawn(move || {
+            let mut byte = [0; 1];
+            there.receive_all(&mut byte);
+            while byte[0] != 9 {
+                there.send(&byte);
+                there.receive_all(&mut byte);
+            }
+            there
+        });
+        soon_or(|| {
+            here.send(&[1]);
+            here.receive_all(&mut [0; 1]);
+            here.phases() == Some([Phase::Sdp; 2])
+        });
+        here.send(&[9]);
+        let there = other.join().expect("echoed");
+        let asleep = thread::spawn(move || {
+            let mut bytes = [0; 4];
+            // SAFETY: a slice of this frame.
+            match unsafe { process().receive(here.0, &mut [part(&mut bytes)], 0) } {
+                Begun::Done(4) => bytes,
+                begun => panic!("{begun:?}"),
+            }
+        });
+        let pin = process().pin(here.0).expect("a stream");
+        let want = Word::Shared(Way::In, Shared::WantBytes);
+        let call = |pin: &Pin<'static>| pin.link().expect("carried").on(socket(here.0)).load(want);
+        soon(|| call(&pin) & FUTEX != 0);
+        drop(pin);
+        assert_eq!(process().close(here.0), Closing::ByKernel);
+        // SAFETY: a number of this test's.
+        unsafe { rustix::io::close(here.0) };
+        let again = rustix::io::fcntl_dupfd_cloexec(socket(listener.0), here.0).expect("one");
+        assert_eq!(
+            again.as_raw_fd(),
+            here.0,
+            "another descriptor has the number"
+        );
+        if by_tcp {
+            process().only_by_kernel(there.0);
+        }
+        there.send(&[7; 4]);
+        assert_eq!(asleep.join().expect("received"), [7; 4]);
+        assert_eq!(
+            there.receive(&mut [0; 1]),
+            0,
+            "the end comes with the call's"
+        );
+        there.close();
+        soon(|| process().served().carried_count() == before);
+    }
+    listener.close();
+}
+
+#[test]
+fn urgent_bytes_keep_a_connection_in_tcp_whoever_has_sent_them() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let sender = child(Fork::Called, || {
+        // SAFETY: a slice that lives.
+        let begun = unsafe { process().send(here.0, &[part(&mut [1])], libc::MSG_OOB) };
+        Number::ended(begun, || {
+            rustix::net::send(socket(here.0), &[1], rustix::net::SendFlags::OOB)
+        });
+    });
+    join(sender);
+    let other = thread::spawn(move || there.echo());
+    let carried = Number::connect(address);
+    let second = listener.accept();
+    let echo = thread::spawn(move || second.echo());
+    for round in 0..200 {
+        here.exchange(round);
+    }
+    carried.until_carried();
+    for round in 0..200 {
+        here.exchange(round);
+    }
+    assert!(matches!(here.phases(), None | Some([Phase::Done, _])));
+    for one in [here, carried] {
+        one.close();
+    }
+    for thread in [other, echo] {
+        thread.join().expect("echoed");
+    }
+    listener.close();
+}
+
+#[test]
+fn a_signal_handler_meets_no_lock_of_a_fork() {
+    extern "C" fn handler(_: i32) {
+        drop(process().served());
+    }
+    let _alone = alone();
+    process();
+    let forks = child(Fork::Called, || {
+        let action: extern "C" fn(i32) = handler;
+        // SAFETY: a function that stays.
+        unsafe { libc::signal(libc::SIGALRM, action as *const () as libc::sighandler_t) };
+        let often = libc::timeval {
+            tv_sec: 0,
+            tv_usec: 50,
+        };
+        let timer = libc::itimerval {
+            it_interval: often,
+            it_value: often,
+        };
+        // SAFETY: a time.
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
+        for _ in 0..200 {
+            // SAFETY: the child ends at once.
+            let made = unsafe { libc::fork() };
+            assert!(made >= 0);
+            if made == 0 {
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            // SAFETY: no status is wanted.
+            while unsafe { libc::waitpid(made, std::ptr::null_mut(), 0) } != made {}
+        }
+    });
+    let mut status = -1;
+    // SAFETY: writes one number.
+    let ended = || unsafe { libc::waitpid(forks, &raw mut status, libc::WNOHANG) } == forks;
+    soon_or(ended);
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_connection_that_gets_no_link_has_its_options_back() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let nodelay = || rustix::net::sockopt::tcp_nodelay(socket(there.0)).expect("told");
+    assert!(!nodelay());
+    let holds = child(Fork::Called, crate::testing::sleep_for_ever);
+    let met = crate::meet::Met {
+        cookie: cookie(there.0),
+        ticket: crate::meet::Ticket {
+            pair: u64::MAX,
+            segment: 0,
+            slot: 0,
+        },
+        role: crate::segment::Role::Accepted,
+        segment: std::sync::Arc::new(crate::own::memory(crate::segment::LENGTH).expect("memory")),
+        peer: std::sync::Arc::new(crate::meet::bells::Bells::new(Event::new().expect("one"))),
+    };
+    let given = process().served().carries(process(), &met);
+    assert!(!given && !nodelay());
+    crate::testing::kill(holds);
+    here.close();
+    there.close();
+    listener.close();
+}
+
+/// A slice, as a call gets it.
+fn part(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    }
+}
+
 fn signal(process: i32, signal: i32) {
     // SAFETY: a child of this test's.
     assert_eq!(unsafe { libc::kill(process, signal) }, 0);
     if signal == libc::SIGSTOP {
+        // its threads run until the kernel has stopped them
         let mut status = 0;
-        // SAFETY: a local variable; answers when the last thread of the process has stopped.
+        // SAFETY: writes one number.
         let stopped = unsafe { libc::waitpid(process, &raw mut status, libc::WUNTRACED) };
         assert!(stopped == process && libc::WIFSTOPPED(status));
     }

@@ -2,11 +2,12 @@
 //!
 //! Owns: the thread. Must not know: what it serves.
 
-use super::lock::block_signals;
 use super::service::{BELL, Service};
 use super::{Process, counters, state};
 use crate::meet::holder::HolderService;
 use crate::own::{Event, Own};
+use crate::ready;
+use crate::signals::block_signals;
 use ferriband_host::wake;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -26,7 +27,7 @@ pub(super) fn start(process: &'static Process, service: &mut Service) -> Result<
     }
     let error = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM);
     let bell = Arc::new(Event::new().map_err(error)?);
-    let epoll = Own::hide(epoll::create(epoll::CreateFlags::CLOEXEC)?)?;
+    let epoll = Own::make(|| epoll::create(epoll::CreateFlags::CLOEXEC))?;
     service.bells.insert(0, bell.clone());
     for bell in &service.bells {
         // never read: each ring is an edge
@@ -77,7 +78,8 @@ fn collect(service: &Service, polled: &mut Vec<(RawFd, PollFlags)>) -> Option<Du
     let families = families.filter_map(|port| port.family.deadline());
     let holder = service.holder.as_ref().and_then(HolderService::deadline);
     let client = service.client.as_ref().and_then(|client| client.deadline());
-    families.chain(holder).chain(client).min()
+    let full = service.full.filter(|_| ready::full::is_watched());
+    families.chain(holder).chain(client).chain(full).min()
 }
 
 fn sleep(polled: &[(RawFd, PollFlags)], deadline: Option<Duration>) {

@@ -33,7 +33,7 @@ pub struct Bell {
 
 impl Bell {
     fn new(number: u32) -> Result<Self, Errno> {
-        let event = Own::hide(kernel::event()?)?;
+        let event = Own::make(kernel::event)?;
         Ok(Self { number, event })
     }
 

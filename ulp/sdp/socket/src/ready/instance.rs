@@ -28,14 +28,20 @@
 //! the list empty; so whoever lists something afterwards sees it and rings, and the bell is in the
 //! kernel's set before: the sleep ends at once.
 //!
+//! A thread that looks again before it sleeps leaves what is not ready on the list meanwhile
+//! ([`How::Lightly`]): the peer need not tell. It does so only while no other thread sleeps, and
+//! parks all of it before it sleeps itself.
+//!
 //! A thread that sleeps in an instance without linked connections has not looked at the list. It is
 //! counted for itself ([`Instance::sleeps_plainly`]), and rung for as the others are. Whoever links
 //! the instance's first registration rings in any case: the kernel need not have a hint.
 
 mod look;
 
+pub(super) use look::How;
+
 use super::boxes::{Bell, process};
-use super::kernel::{self, ET, Event, IN, OUT, PRI, RDHUP, WAKEUP};
+use super::kernel::{self, ET, EXCLUSIVE, Event, IN, OUT, PRI, RDHUP, WAKEUP};
 use super::lock::Lock;
 use super::mask::Seen;
 use crate::arena::Taken;
@@ -124,6 +130,8 @@ pub(super) struct Registration {
     pub event: Event,
     /// It has counted itself among the calls that wait in the kernel.
     pub is_counted: bool,
+    /// The program has deleted it: [`Inside::retire`].
+    is_retired: bool,
     pub linked: Option<Linked>,
 }
 
@@ -138,6 +146,8 @@ pub(super) struct Linked {
     is_told: bool,
     /// The wait by which it was reported last.
     wait: u32,
+    /// Looks that have found nothing since.
+    in_vain: u8,
     group: usize,
     slot: u32,
     /// The next registration of the connection.
@@ -159,6 +169,8 @@ struct Group {
 pub(super) struct Inside {
     /// The process that has made it. In a child it is inherited.
     pub process: u32,
+    /// A child has, or had, it too.
+    pub is_inherited: bool,
     /// Numbers that stand for it.
     pub numbers: Vec<i32>,
     places: Vec<Registration>,
@@ -214,10 +226,65 @@ impl Inside {
         };
     }
 
-    /// The registration of a number for a connection.
+    /// The registration of a number for a connection, if the program has not deleted it.
     pub fn find(&self, number: i32, taken: Taken) -> Option<u32> {
+        let found = self.find_any(number, taken);
+        found.filter(|at| !self.places[*at as usize].is_retired)
+    }
+
+    fn find_any(&self, number: i32, taken: Taken) -> Option<u32> {
         let at = *self.by_key.get(&(number, taken.index))?;
         (self.places[at as usize].taken == taken).then_some(at)
+    }
+
+    /// The registration of a number for a connection that the program has deleted, if the kernel
+    /// still watches it.
+    pub fn find_retired(&self, number: i32, taken: Taken) -> Option<u32> {
+        let found = self.find_any(number, taken);
+        found.filter(|at| self.places[*at as usize].is_retired)
+    }
+
+    /// The program deletes a linked registration, which the kernel goes on to watch: nothing of it
+    /// is reported, and to add it again takes no system call. False: the kernel has to delete it.
+    pub fn retire(&mut self, at: u32) -> bool {
+        let is_own = self.process == process() && !self.is_inherited;
+        let place = self.at(at);
+        let is_plain = place.event.events & (EXCLUSIVE | WAKEUP) == 0;
+        let Some(linked) = place.linked.as_mut().filter(|_| is_own && is_plain) else {
+            return false;
+        };
+        linked.is_disabled = true;
+        place.is_retired = true;
+        true
+    }
+
+    /// The program adds a registration that it has deleted. False: the kernel has to.
+    pub fn revive(&mut self, at: u32, event: Event) -> bool {
+        let is_plain = event.events & (EXCLUSIVE | WAKEUP) == 0;
+        if is_plain {
+            self.at(at).is_retired = false;
+            self.change(at, event);
+        }
+        is_plain
+    }
+
+    /// Connections of the registrations that the program has deleted, and the kernel still watches.
+    pub fn retired(&self) -> impl Iterator<Item = Taken> {
+        let retired = self.all().filter(|(_, one)| one.is_retired);
+        retired.map(|(_, one)| one.taken)
+    }
+
+    /// A registration that the program has deleted, and the kernel still watches: the kernel
+    /// watches it no more. The caller takes it away.
+    pub fn unwatch_retired(&mut self, at: u32, taken: Taken) -> bool {
+        let own = self.numbers.first().copied();
+        let one = self.of(at, taken).filter(|one| one.is_retired);
+        let number = one.map(|one| one.number);
+        if let (Some(own), Some(number)) = (own, number) {
+            // it says so if the number is closed, which has done the same
+            let _ = kernel::ctl(own, libc::EPOLL_CTL_DEL, number, None);
+        }
+        number.is_some()
     }
 
     /// The registration at a place that is used.
@@ -246,6 +313,7 @@ impl Inside {
             taken,
             event,
             is_counted: false,
+            is_retired: false,
             linked: None,
         };
         let at = match self.free.pop() {
@@ -335,6 +403,7 @@ impl Inside {
             is_disabled: false,
             is_told: true,
             wait: 0,
+            in_vain: 0,
             group,
             slot,
             next,
@@ -411,6 +480,7 @@ impl Inside {
         if let Some(linked) = place.and_then(|place| place.linked.as_mut()) {
             linked.seen.stale |= of_kernel;
             linked.is_told = true;
+            linked.in_vain = 0;
             self.list(at);
         }
     }
@@ -466,7 +536,15 @@ impl Inside {
         }
     }
 
-    /// The bell was heard: all that were told are listed. Gives those of which others may wait,
+    /// No other thread sleeps until something is on the list, and nobody waits for the instance
+    /// itself: what is not ready may stay there.
+    pub fn may_stay_listed(&self, known: &Instance) -> bool {
+        let sleeps = self.asleep > 0 && self.asleep_of == process();
+        !sleeps && !known.is_nested.load(Ordering::SeqCst) && !known.has_plain_sleepers()
+    }
+
+    /// The bell was heard, or a thread looks whether it was meant: all that were told are listed.
+    /// Gives those of which others may wait,
     /// too, who are to be told as well: this was the only bit.
     pub fn heard(&mut self, is_shared: impl Fn(u32) -> bool, shared: &mut Vec<Taken>) {
         for group in 0..self.groups.len() {

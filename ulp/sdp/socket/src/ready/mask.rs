@@ -3,10 +3,11 @@
 //!
 //! Owns: which bits come from the ring, which from the kernel's socket. Must not know: who asks.
 
+use super::full;
 use super::kernel::{self, ERR, HUP, IN, OUT, PRI, RDHUP, RDNORM, WRNORM};
 use crate::link::Call;
 use ferriband_sdp_local::{
-    BOX, CONNECTION_OVER, Finds, Memory, Own, PEER_ENDED, Reader, Service, Way, Word, Writer,
+    BOX, CONNECTION_OVER, Finds, Memory, Own, PEER_ENDED, Reader, Service, Word, Writer,
 };
 use ferriband_sdp_proto::change::Phase;
 
@@ -55,6 +56,8 @@ pub(super) struct Ways {
     pub input: Source,
     /// Room to send.
     pub output: Source,
+    /// An error that the kernel has told this library, and that the program has not had.
+    has_error: bool,
 }
 
 impl Ways {
@@ -63,6 +66,7 @@ impl Ways {
         Self {
             input: input(call),
             output: output(call),
+            has_error: Writer(&call).has_error(),
         }
     }
 
@@ -77,6 +81,9 @@ impl Ways {
     /// The events, where the kernel has these.
     pub fn events(self, kernel: u32, interest: u32) -> u32 {
         let mut events = kernel & (HUP | ERR | RDHUP | PRI);
+        if self.has_error {
+            events |= ERR;
+        }
         let has = |bits| kernel & bits != 0;
         match self.input {
             Source::Kernel if has(INPUT) => events |= INPUT,
@@ -116,17 +123,19 @@ fn output(call: Call<'_, '_>) -> Source {
     if writer.phase() != Phase::Sdp {
         return Source::Kernel;
     }
-    // as the kernel has it: a third of what the socket holds is free
-    let is_writable = match writer.room() {
-        Some(room) => room * 3 >= call.ring_bytes(Way::Out),
-        // a send tells what is wrong
-        None => true,
-    };
-    if is_writable || call.load(Word::Own(Own::Ended)) & CONNECTION_OVER != 0 {
+    if writer.has_room() || call.load(Word::Own(Own::Ended)) & CONNECTION_OVER != 0 {
         Source::Ready
     } else {
         Source::Idle
     }
+}
+
+/// What is so of a connection, of what is of interest, as far as its words tell: the peer is not
+/// asked to tell what comes later. None: the kernel has to be asked.
+pub(super) fn glance(call: Call<'_, '_>, interest: u32, seen: &Seen) -> Option<u32> {
+    let ways = Ways::of(call);
+    let is_known = !seen.stale && seen.bits & PASSING == 0 && ways.asks(interest) == 0;
+    is_known.then(|| ways.events(seen.bits, interest))
 }
 
 /// What is so of a connection, of what is of interest. If nothing is, or `is_edge`, what comes
@@ -163,7 +172,7 @@ pub(super) fn find(call: Call<'_, '_>, interest: u32, seen: &mut Seen, is_edge: 
         }
         is_set = true;
         if !wants_room && ways.output == Source::Idle {
-            Writer(&call).want_room(BOX);
+            want_room(call);
             wants_room = true;
         } else if wants_bytes {
             return found;
@@ -178,7 +187,8 @@ pub(super) fn hear(call: Call<'_, '_>, kernel: u32) {
     if kernel & (RDHUP | HUP) != 0 {
         ended |= PEER_ENDED;
     }
-    if kernel & (HUP | ERR) != 0 {
+    // ERR alone may be a message about what was sent (MSG_ERRQUEUE)
+    if kernel & HUP != 0 {
         ended |= CONNECTION_OVER;
     }
     if ended & !call.load(Word::Own(Own::Ended)) != 0 {
@@ -189,13 +199,7 @@ pub(super) fn hear(call: Call<'_, '_>, kernel: u32) {
 /// The peer has told of news: it may want its direction back in TCP, which the service thread would
 /// do; or the kernel has room for the rest of a copy.
 pub(super) fn serve(call: Call<'_, '_>) {
-    let writer = Writer(&call);
-    match writer.phase() {
-        Phase::Done => {}
-        Phase::Back => Service(&call).look(0),
-        _ if writer.is_recalled() => Service(&call).look(0),
-        _ => {}
-    }
+    Service(&call).rung();
 }
 
 /// Wants to be told of what is of interest. What comes from then on is told; the caller looks once
@@ -205,8 +209,13 @@ pub(super) fn want(call: Call<'_, '_>, interest: u32) {
         Reader(&call).want_bytes(BOX);
     }
     if interest & OUTPUT != 0 && output(call) != Source::Ready {
-        Writer(&call).want_room(BOX);
+        want_room(call);
     }
+}
+
+fn want_room(call: Call<'_, '_>) {
+    Writer(&call).want_room(BOX);
+    full::watch(call.link());
 }
 
 /// The kernel alone carries both ways, for good.

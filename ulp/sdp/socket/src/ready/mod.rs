@@ -1,7 +1,7 @@
 //! Readiness: epoll, poll and select of sockets that SDP may carry.
 //!
 //! Owns: what the program has registered where ([`waiters`], [`instance`]), what is so of a
-//! connection ([`mask`]), the boxes in which peers tell this process's waiters ([`boxes`]), how a
+//! connection ([`mask`]), whether full rings are looked at ([`full`]), the boxes in which peers tell this process's waiters ([`boxes`]), how a
 //! thread waits ([`mod@wait`], [`mod@poll`], [`mod@select`]). Must not know: the C names of calls,
 //! when a connection gets its link, who serves its end.
 //!
@@ -14,6 +14,7 @@
 //! [`closed`] before the kernel does; whoever makes another number of an instance, [`aliased`].
 
 pub mod boxes;
+pub mod full;
 mod instance;
 pub mod kernel;
 mod lock;
@@ -232,6 +233,7 @@ pub fn aliased(number: i32, other: i32) {
 /// against forks, that of all connections, those of the instances.
 pub(crate) fn before_fork() {
     let Some(ready) = ready() else { return };
+    ready.share();
     if !ready.waiters.take() {
         // a handler that has interrupted a hold forks: who is interrupted goes on in the child, too
         return;

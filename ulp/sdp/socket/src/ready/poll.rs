@@ -22,6 +22,7 @@ use super::{Ready, instance, instance_of, nest};
 use crate::arena::Taken;
 use crate::link;
 use crate::numbers::Kind;
+use crate::spin::{self, For, Vain};
 use crate::table::Table;
 use ferriband_host::wake::now;
 use ferriband_sdp_local::Reader;
@@ -111,6 +112,8 @@ pub(super) struct Call<'a> {
     bell: Option<&'static Bell>,
     is_bell_asked: bool,
     is_known: bool,
+    /// The look before the sleep.
+    vain: Option<Vain>,
 }
 
 impl<'a> Call<'a> {
@@ -129,6 +132,7 @@ impl<'a> Call<'a> {
             bell: None,
             is_bell_asked: false,
             is_known: false,
+            vain: None,
         };
         if let Ok(table) = Table::get() {
             let descriptors = polled.iter().enumerate().filter(|(_, one)| one.fd >= 0);
@@ -169,7 +173,7 @@ impl<'a> Call<'a> {
                 self.wait(polled)
             }
             Some(answer) if is_plain => Next::Over(answer),
-            Some(answer) => match self.answered(polled, answer) {
+            Some(answer) => match self.slept(polled, answer) {
                 Some(over) => Next::Over(over),
                 None => self.wait(polled),
             },
@@ -181,6 +185,11 @@ impl<'a> Call<'a> {
             let left = self.end.map(|end| end.saturating_sub(now()));
             self.is_last = left == Some(Duration::ZERO);
             let mut is_ready = self.look(polled);
+            if !is_ready && self.waits && self.has_links {
+                let end = self.end;
+                self.vain = spin::look(For::Bytes, end, || self.look(polled));
+                is_ready = self.vain.is_none();
+            }
             if !is_ready && self.waits {
                 self.make_known();
                 for stream in &*self.streams {
@@ -206,6 +215,17 @@ impl<'a> Call<'a> {
                 return Next::Over(over);
             }
         }
+    }
+
+    fn slept(
+        &mut self,
+        polled: &mut [Polled],
+        answer: Result<usize, Errno>,
+    ) -> Option<Result<usize, Errno>> {
+        if let Some(vain) = self.vain.take() {
+            vain.slept();
+        }
+        self.answered(polled, answer)
     }
 
     /// After the kernel was asked. None: the call goes on.

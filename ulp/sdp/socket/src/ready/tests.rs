@@ -323,6 +323,109 @@ fn another_number_is_a_registration_of_its_own_and_stays_until_the_last_is_close
     assert_eq!(epoll.wait(SHORT), []);
 }
 
+/// How many descriptors the kernel's instance watches.
+fn watched(epoll: &Epoll) -> usize {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", epoll.0));
+    let info = info.expect("a descriptor");
+    info.lines().filter(|line| line.starts_with("tfd")).count()
+}
+
+#[test]
+fn what_is_deleted_and_added_again_takes_no_system_call_and_tells_nothing_in_between() {
+    let _alone = alone();
+    let world = World::new();
+    let (here, there) = pair();
+    let epoll = Epoll::new();
+    epoll.add(&there, IN, 1);
+    world.link(&here, &there);
+    world.change_over(&here, &there);
+    // the bell and the socket
+    assert_eq!(watched(&epoll), 2);
+    for events in [IN, IN | ET, IN | ONESHOT] {
+        epoll.remove(&there);
+        here.send(b"a");
+        assert_eq!((epoll.wait(SHORT), watched(&epoll)), (vec![], 2));
+        epoll.add(&there, events, 3);
+        assert_eq!(epoll.wait(LONG), [(IN, 3)]);
+        assert_eq!(there.receive(9), b"a");
+        assert_eq!(epoll.wait(SHORT), []);
+        epoll.remove(&there);
+        epoll.add(&there, IN, 4);
+        here.send(b"b");
+        assert_eq!(epoll.wait(LONG), [(IN, 4)]);
+        assert_eq!(there.receive(9), b"b");
+    }
+    epoll.remove(&there);
+    // the kernel alone has these
+    epoll.add(&there, IN | EXCLUSIVE, 5);
+    here.send(b"c");
+    assert_eq!(epoll.wait(LONG), [(IN, 5)]);
+    epoll.remove(&there);
+    assert_eq!(watched(&epoll), 1);
+}
+
+#[test]
+fn what_is_deleted_goes_once_another_waits_or_a_child_comes_or_the_number_is_closed() {
+    let _alone = alone();
+    let world = World::new();
+    let (here, there) = pair();
+    let [one, two] = [Epoll::new(), Epoll::new()];
+    let again = || {
+        one.add(&there, IN, 1);
+        one.remove(&there);
+        assert_eq!(watched(&one), 2);
+    };
+    one.add(&there, IN, 1);
+    world.link(&here, &there);
+    world.change_over(&here, &there);
+    one.remove(&there);
+    let is_shared = |is: bool| {
+        let ready = super::ready().expect("made");
+        let count = ready.count(there.pin().taken().index);
+        assert_eq!(count.load(Ordering::SeqCst) > 1, is);
+    };
+    two.add(&there, IN, 2);
+    assert_eq!(watched(&one), 1);
+    is_shared(false);
+    here.send(b"a");
+    assert_eq!((two.wait(LONG), one.wait(NOW)), (vec![(IN, 2)], vec![]));
+    two.remove(&there);
+    again();
+    std::thread::scope(|scope| {
+        let wait = scope.spawn(|| poll_one(there.number, IN, LONG));
+        assert_eq!(wait.join().expect("heard"), IN);
+    });
+    assert_eq!(there.receive(9), b"a");
+    again();
+    std::thread::scope(|scope| {
+        let wait = scope.spawn(|| poll_one(there.number, IN, LONG));
+        soon(|| watched(&one) == 1);
+        here.send(b"b");
+        assert_eq!(wait.join().expect("heard"), IN);
+    });
+    again();
+    let twin = there.duplicate();
+    let number = twin.number;
+    one.add(&twin, IN, 3);
+    one.remove(&twin);
+    drop(twin);
+    let numbers = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", one.0)).expect("there");
+    let gone = format!("tfd: {number:>8}");
+    assert!(!numbers.contains(&gone), "{numbers}");
+    again();
+    join(child(Fork::Called, || {
+        assert_eq!(watched(&one), 1);
+        one.add(&there, IN, 4);
+        assert_eq!(one.wait(LONG), [(IN, 4)]);
+        one.remove(&there);
+    }));
+    assert_eq!(watched(&one), 1);
+    one.add(&there, IN, 5);
+    assert_eq!(one.wait(LONG), [(IN, 5)]);
+    one.remove(&there);
+    assert_eq!(watched(&one), 1);
+}
+
 #[test]
 fn select_finds_what_poll_finds() {
     let _alone = alone();
@@ -394,6 +497,65 @@ fn a_reset_is_told() {
 }
 
 #[test]
+fn a_message_about_what_was_sent_is_told_and_is_no_end() {
+    let _alone = alone();
+    let world = World::new();
+    let (here, there) = pair();
+    let epoll = Epoll::new();
+    epoll.add(&here, IN, 1);
+    // when each segment is sent, by MSG_ERRQUEUE: SOF_TIMESTAMPING_TX_SOFTWARE, _SOFTWARE, _OPT_TSONLY
+    let about: i32 = 1 << 1 | 1 << 4 | 1 << 11;
+    // SAFETY: a number and its length.
+    let set = unsafe {
+        libc::setsockopt(
+            here.number,
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPING,
+            (&raw const about).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(set, 0);
+    here.send(b"by TCP");
+    soon(|| there.try_receive(9).is_ok());
+    world.link(&here, &there);
+    world.change_over(&here, &there);
+    soon(|| poll_one(here.number, IN, NOW) == ERR);
+    assert_eq!(epoll.wait(LONG), [(ERR, 1)]);
+    there.send(b"a");
+    soon(|| poll_one(here.number, IN, NOW) == IN | ERR);
+    assert_eq!(epoll.wait(LONG), [(IN | ERR, 1)]);
+    assert_eq!(here.receive(9), b"a");
+    here.send(b"b");
+    assert_eq!(there.receive(9), b"b");
+    let sdp = ferriband_sdp_proto::change::Phase::Sdp;
+    assert_eq!(here.phases(), [sdp; 2]);
+}
+
+#[test]
+fn an_error_that_the_program_has_not_had_is_told_until_it_takes_it() {
+    let _alone = alone();
+    let world = World::new();
+    let (here, there) = pair();
+    let epoll = Epoll::new();
+    epoll.add(&here, IN, 1);
+    world.link(&here, &there);
+    world.change_over(&here, &there);
+    epoll.quiet();
+    let pin = here.pin();
+    let error = pin.record().word(ferriband_sdp_local::Own::Error);
+    error.store(libc::ECONNRESET as u64, std::sync::atomic::Ordering::SeqCst);
+    there.send(b"a");
+    assert_eq!(poll_one(here.number, IN, LONG), IN | ERR);
+    assert_eq!(epoll.wait(LONG), [(IN | ERR, 1)]);
+    let call = pin.link().expect("linked").on(here.fd());
+    let taken = ferriband_sdp_local::Writer(&call).take_error();
+    assert_eq!(taken.map(|error| error.0), Some(libc::ECONNRESET));
+    assert_eq!(poll_one(here.number, IN, LONG), IN);
+    assert_eq!(epoll.wait(LONG), [(IN, 1)]);
+}
+
+#[test]
 fn a_sleeper_hears_of_the_link_and_of_the_way_back() {
     let _alone = alone();
     let world = World::new();
@@ -411,10 +573,13 @@ fn a_sleeper_hears_of_the_link_and_of_the_way_back() {
         let sleeper = hears(b"a");
         std::thread::sleep(Duration::from_millis(5));
         world.link(&here, &there);
-        world.change_over(&here, &there);
+        assert!(world.offer(&there));
         assert!(!sleeper.is_finished());
+        // with which it changes over
         here.send(b"a");
+        assert_eq!(here.phases()[0], ferriband_sdp_proto::change::Phase::Sdp);
         sleeper.join().expect("heard");
+        world.change_over(&here, &there);
         let sleeper = hears(b"b");
         std::thread::sleep(Duration::from_millis(5));
         assert!(here.go_back());

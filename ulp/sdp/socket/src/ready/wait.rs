@@ -3,10 +3,11 @@
 //! Owns: the order of looking, asking the kernel and sleeping. Must not know: what is so of a
 //! connection. [`super::instance`] says why no wake-up is lost.
 
-use super::instance::Instance;
+use super::instance::{How, Instance};
 use super::kernel::{self, Event, Patience};
 use super::sleep::{self, Next, Sleep, Waits};
 use super::{Ready, instance_of, ready};
+use crate::spin::{self, For, Vain};
 use crate::table::Table;
 use ferriband_host::wake::now;
 use rustix::io::Errno;
@@ -41,7 +42,7 @@ enum Asleep {
     /// In an instance without linked connections.
     Plain(&'static Instance),
     /// In an instance that has, or had, linked connections.
-    Linked(&'static Instance, First),
+    Linked(&'static Instance, First, Option<Vain>),
 }
 
 impl Waits for Wait<'_> {
@@ -56,8 +57,11 @@ impl Waits for Wait<'_> {
                 known.has_slept_plainly();
                 self.slept_plainly(answer)
             }
-            Asleep::Linked(known, first) => {
+            Asleep::Linked(known, first, vain) => {
                 known.wake_up();
+                if let Some(vain) = vain {
+                    vain.slept();
+                }
                 match self.told(known, first, answer, true) {
                     Some(over) => Next::Over(over),
                     None => self.look(known),
@@ -133,15 +137,26 @@ impl<'a> Wait<'a> {
     /// In an instance that has, or had, linked connections.
     fn look(&mut self, known: &'static Instance) -> Next {
         loop {
-            let Some(first) = known.first(self.events, self.waits) else {
+            let mut vain = None;
+            let mut first = known.first(self.events, How::Lightly, self.waits);
+            if self.waits && first.is_some_and(|first| first.is_idle()) {
+                vain = spin::look(For::Bytes, self.end, || {
+                    first = known.first(self.events, How::Lightly, true);
+                    !first.is_some_and(|first| first.is_idle())
+                });
+                if vain.is_some() {
+                    first = known.first(self.events, How::Finally, true);
+                }
+            }
+            let Some(first) = first else {
                 // a signal handler has interrupted this thread's own look
                 return self.sleep(Asleep::Kernel);
             };
             if first.count == self.events.len() {
                 return Next::Over(Ok(first.count));
             }
-            if self.waits && first.count == 0 && !first.is_busy {
-                return self.sleep(Asleep::Linked(known, first));
+            if self.waits && first.is_idle() {
+                return self.sleep(Asleep::Linked(known, first, vain));
             }
             let behind = &mut self.events[first.count..];
             let answer = ask(self.instance, behind, self.patience.none());
@@ -192,7 +207,7 @@ impl Drop for Wait<'_> {
                 known.has_slept_plainly();
                 known.ring();
             }
-            Asleep::Linked(known, _) => {
+            Asleep::Linked(known, ..) => {
                 known.wake_up();
                 known.ring();
             }
@@ -216,6 +231,13 @@ struct First {
     is_busy: bool,
 }
 
+impl First {
+    /// There is nothing.
+    fn is_idle(self) -> bool {
+        self.count == 0 && !self.is_busy
+    }
+}
+
 impl Instance {
     /// A thread that was among the sleepers has slept.
     fn wake_up(&self) {
@@ -234,10 +256,18 @@ impl Instance {
         }
     }
 
-    /// Looks at the list, or leaves that until the kernel was asked; a thread that finds nothing is
-    /// among the sleepers from here on, if it `waits`. None: the lock is this thread's.
-    fn first(&self, events: &mut [Event], waits: bool) -> Option<First> {
+    /// Looks at the list, or leaves that until the kernel was asked; a thread that `waits` and
+    /// finally finds nothing is among the sleepers from here on. None: the lock is this thread's.
+    fn first(&self, events: &mut [Event], how: How, waits: bool) -> Option<First> {
+        let (ready, mut shared) = (ready()?, Vec::new());
         let mut inside = self.inside.enter()?;
+        // who only looks falls asleep later
+        let falls_asleep = how == How::Finally;
+        let how = match inside.may_stay_listed(self) {
+            true => how,
+            false => How::Finally,
+        };
+        inside.heard(is_shared(ready), &mut shared);
         let wait = inside.next_wait();
         let mut first = First {
             count: 0,
@@ -247,15 +277,17 @@ impl Instance {
         if std::mem::take(&mut inside.kernel_first) {
             first.is_busy = !inside.is_empty();
         } else if let Ok(table) = Table::get() {
-            first.count = inside.report(table, wait, events);
+            first.count = inside.report(table, wait, how, events);
         }
         inside.kernel_first = first.count == events.len();
         if first.count > 0 {
             inside.leave(self);
         }
-        if first.count == 0 && !first.is_busy && waits {
+        if first.is_idle() && waits && falls_asleep {
             inside.fall_asleep();
         }
+        drop(inside);
+        tell_others(ready, &shared);
         Some(first)
     }
 
@@ -273,16 +305,24 @@ impl Instance {
         let mut inside = self.inside.enter()?;
         let (kept, rang) = inside.translate(&mut events[..count]);
         if rang {
-            let is_shared = |index| ready.count(index).load(Ordering::SeqCst) > 1;
-            inside.heard(is_shared, &mut shared);
+            inside.heard(is_shared(ready), &mut shared);
         }
         let wait = wait.unwrap_or_else(|| inside.next_wait());
-        let count = kept + inside.report(table, wait, &mut events[kept..]);
+        let how = match inside.may_stay_listed(self) {
+            true => How::Lightly,
+            false => How::Finally,
+        };
+        let count = kept + inside.report(table, wait, how, &mut events[kept..]);
         inside.leave(self);
         drop(inside);
         tell_others(ready, &shared);
         Some(count)
     }
+}
+
+/// Whether others may wait for a connection, too.
+fn is_shared(ready: &'static Ready) -> impl Fn(u32) -> bool {
+    |index| ready.count(index).load(Ordering::SeqCst) > 1
 }
 
 fn tell_others(ready: &'static Ready, shared: &[crate::arena::Taken]) {

@@ -12,8 +12,8 @@
 //! raised before the box is changed, and that before the newcomer sets its wants, so who finds the
 //! bit that these have caused finds the number raised.
 //!
-//! What a parent has linked goes by box 0 once a child's instance or thread waits for it: peers
-//! know the parent's boxes alone.
+//! What a parent has linked goes by box 0 once a child's instance or thread waits for it, or has
+//! it: peers know the parent's boxes alone, and the parent may choose one while the child waits.
 //!
 //! # Locks
 //! That of all connections before that of an instance, never two instances' at once.
@@ -113,17 +113,24 @@ impl Ready {
     pub(super) fn settle(&self, held: &mut Held<'_>, pin: &Pin<'_>) {
         let Some(link) = pin.link() else { return };
         let index = pin.taken().index;
-        let Some(connection) = held.connections.get_mut(&index) else {
+        let Some(connection) = held.connections.get(&index) else {
             return;
         };
         let (count, number) = connection.waiters();
+        if count > 1 && self.drop_retired(held, pin.taken()) {
+            // which has settled it
+            return;
+        }
+        let Some(connection) = held.connections.get_mut(&index) else {
+            return;
+        };
         self.count(index).store(count, Ordering::SeqCst);
         // of a parent's link peers know the parent's boxes
         let is_mine = self.linker(index).load(Ordering::Acquire) == process();
         let number = match count {
             // whoever waits next says so
             0 => return,
-            1 if is_mine => number,
+            1 if is_mine && !pin.others_hold() => number,
             _ => 0,
         };
         if connection.number == Some(number) {
@@ -236,6 +243,45 @@ impl Ready {
         let pin = Table::get().ok().and_then(|table| table.pin_taken(taken));
         if let Some(pin) = pin {
             self.settle(held, &pin);
+        }
+    }
+
+    /// Takes a connection's registrations away that the program has deleted. False: there is none.
+    fn drop_retired(&self, held: &mut Held<'_>, taken: Taken) -> bool {
+        let known = held.connections.get(&taken.index);
+        let Some(connection) = known.filter(|known| known.taken == taken) else {
+            return false;
+        };
+        let retired: Vec<_> = connection
+            .instances
+            .iter()
+            .filter(|(instance, at)| {
+                let inside = instance.inside.enter();
+                inside.is_some_and(|mut inside| inside.unwatch_retired(*at, taken))
+            })
+            .copied()
+            .collect();
+        for (instance, at) in &retired {
+            self.remove(held, instance, *at, taken);
+        }
+        !retired.is_empty()
+    }
+
+    /// A child is about to share the kernel's instances: what the program has deleted goes there,
+    /// too, from here on at once.
+    pub(super) fn share(&self) {
+        let Some(mut held) = self.waiters.enter() else {
+            return;
+        };
+        let mut retired = Vec::new();
+        for instance in &held.instances {
+            if let Some(mut inside) = instance.inside.enter() {
+                inside.is_inherited = true;
+                retired.extend(inside.retired());
+            }
+        }
+        for taken in retired {
+            self.drop_retired(&mut held, taken);
         }
     }
 
@@ -360,7 +406,7 @@ impl Ready {
     pub(super) fn leave_stream(&self, number: i32, left: &Left<'_>) {
         let (taken, last) = match left {
             Left::Others(taken) => (*taken, None),
-            Left::Calls(taken) => (*taken, Some(None)),
+            Left::Calls(pin) => (pin.taken(), Some(None)),
             Left::Last(last) => (last.taken(), Some(Some(last))),
             Left::Plain | Left::Own => return,
         };
@@ -382,6 +428,13 @@ impl Ready {
             };
             // whoever looks at it by this number is done: the lock was free
             if last.is_none() {
+                let one = inside.of(at, taken);
+                let is_by_it = one.is_some_and(|one| one.number == number);
+                let is_retired = is_by_it && inside.unwatch_retired(at, taken);
+                drop(inside);
+                if is_retired {
+                    self.remove(&mut held, instance, at, taken);
+                }
                 continue;
             }
             let is_mine = inside.process == process();

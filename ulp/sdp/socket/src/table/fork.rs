@@ -3,7 +3,7 @@
 use super::{TABLE, Table};
 use crate::arena::Holder;
 use crate::holder::{self, Family, Reserved};
-use crate::ready;
+use crate::{own, ready};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,10 +107,12 @@ extern "C" fn before() {
         table.before_fork();
         // behind the lock against forks, inside which a link is put
         ready::before_fork();
+        own::before_fork();
     }
 }
 
 extern "C" fn in_parent() {
+    own::after_fork();
     ready::after_fork();
     let (Some(table), Some(gift)) = (table(), GIFT.take()) else {
         return;

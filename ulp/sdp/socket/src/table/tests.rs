@@ -50,7 +50,7 @@ fn a_call_keeps_its_record_while_its_number_becomes_another_s() {
     let one = number(1, 0);
     drop(table.enter(one).expect("a record"));
     let inside = table.pin(one).expect("a stream");
-    assert!(matches!(table.leave(one), Left::Calls(taken) if taken == inside.taken()));
+    assert!(matches!(table.leave(one), Left::Calls(pin) if pin.taken() == inside.taken()));
     let next = table.enter(one).expect("a record").taken();
     assert_ne!(next.index, inside.taken().index);
     assert!(table.arena().is(inside.taken()));

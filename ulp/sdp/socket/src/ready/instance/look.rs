@@ -28,10 +28,25 @@ impl Registration {
     }
 }
 
+/// How registrations are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// What is not ready stays on the list for some looks, and its peer need not tell. For a thread
+    /// that looks again before it sleeps.
+    Lightly,
+    /// What is not ready is parked.
+    Finally,
+}
+
+/// So many looks that have found nothing cost as much as a peer that tells.
+const MOST_IN_VAIN: u8 = 32;
+
 /// What has become of a look at a registration.
 enum Look {
     /// These events are reported.
     Report(u32),
+    /// Nothing is so, and it is on the list as before.
+    Stays,
     /// It is parked.
     Parked,
     /// The kernel alone carries the connection from here on.
@@ -43,7 +58,7 @@ enum Look {
 impl Inside {
     /// Reports what is so, as far as there is room. Gives how many events these are. What `wait`
     /// has reported already is not looked at.
-    pub fn report(&mut self, table: &Table, wait: u32, into: &mut [Event]) -> usize {
+    pub fn report(&mut self, table: &Table, wait: u32, how: How, into: &mut [Event]) -> usize {
         let mut reported = 0;
         for _ in 0..self.list.len() {
             if reported == into.len() {
@@ -63,7 +78,7 @@ impl Inside {
                 continue;
             }
             linked.is_listed = false;
-            if let Some(events) = self.take_look(table, at) {
+            if let Some(events) = self.take_look(table, at, how) {
                 let place = self.at(at);
                 let data = place.event.data;
                 into[reported] = Event { events, data };
@@ -72,6 +87,7 @@ impl Inside {
                 let is_once = place.event.events & ONESHOT != 0;
                 if let Some(linked) = &mut place.linked {
                     linked.wait = wait;
+                    linked.in_vain = 0;
                     linked.is_disabled = is_once;
                 }
                 if is_level {
@@ -82,11 +98,15 @@ impl Inside {
         reported
     }
 
-    /// What a registration is to report; it is off the list.
-    fn take_look(&mut self, table: &Table, at: u32) -> Option<u32> {
-        match self.look(table, at) {
+    /// What a registration is to report; it is off the list, unless it stays there.
+    fn take_look(&mut self, table: &Table, at: u32, how: How) -> Option<u32> {
+        match self.look(table, at, how) {
             Look::Report(events) => Some(events),
             Look::Parked => None,
+            Look::Stays => {
+                self.list(at);
+                None
+            }
             Look::Left => {
                 self.give_to_kernel(at);
                 None
@@ -99,13 +119,14 @@ impl Inside {
         }
     }
 
-    fn look(&mut self, table: &Table, at: u32) -> Look {
+    fn look(&mut self, table: &Table, at: u32, how: How) -> Look {
         let place = self.at(at);
         let Some(number) = place.open_number(table) else {
             return Look::Gone;
         };
         let events = place.event.events;
         let is_edge = events & (ET | ONESHOT) == ET;
+        let is_level = place.is_level();
         let Some(linked) = &mut place.linked else {
             return Look::Parked;
         };
@@ -122,6 +143,16 @@ impl Inside {
             return Look::Parked;
         }
         let interest = events & !(ET | ONESHOT | EXCLUSIVE | WAKEUP);
+        if how == How::Lightly && is_level && linked.in_vain < MOST_IN_VAIN {
+            match mask::glance(call, interest, &linked.seen) {
+                Some(0) => {
+                    linked.in_vain += 1;
+                    return Look::Stays;
+                }
+                Some(found) => return Look::Report(found),
+                None => {}
+            }
+        }
         let found = mask::find(call, interest, &mut linked.seen, is_edge);
         match found {
             0 if mask::is_left(call) && place.number == number => Look::Left,
@@ -159,7 +190,7 @@ impl Inside {
                 continue;
             };
             linked.is_listed = false;
-            if self.take_look(table, at).is_some() {
+            if self.take_look(table, at, How::Finally).is_some() {
                 self.list(at);
                 return true;
             }

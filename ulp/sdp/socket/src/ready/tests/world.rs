@@ -1,7 +1,7 @@
 //! Connections of a process with itself, and a service thread as a program's has.
 
 use super::Epoll;
-use crate::calls::{self, Answer};
+use crate::calls::{self, Answer, Progress};
 use crate::link::Link;
 use crate::meet::bells::Bells;
 use crate::own::{Event, Segment, memory};
@@ -104,7 +104,13 @@ impl Socket {
             return by_kernel();
         };
         let call = link.on(self.fd());
-        match calls::send(call, &[part], bytes.len() as u64, &mut || Err(libc::EAGAIN)) {
+        match calls::send(
+            call,
+            &[part],
+            bytes.len() as u64,
+            &mut Progress::default(),
+            &mut || Err(libc::EAGAIN),
+        ) {
             Answer::Bytes(sent) => Some(sent as usize),
             Answer::Kernel(done) => {
                 assert_eq!(done, 0);
@@ -114,6 +120,7 @@ impl Socket {
             }
             Answer::Error(libc::EAGAIN) => None,
             Answer::Error(errno) => panic!("send: {errno}"),
+            Answer::Sleep(nap) => panic!("send: {nap:?}"),
         }
     }
 
@@ -139,7 +146,13 @@ impl Socket {
             Some(link) => {
                 let call = link.on(self.fd());
                 let mut patience = || Err(libc::EAGAIN);
-                match calls::receive(call, &mut [part], most as u64, &mut patience) {
+                match calls::receive(
+                    call,
+                    &mut [part],
+                    most as u64,
+                    &mut Progress::default(),
+                    &mut patience,
+                ) {
                     Answer::Bytes(received) => received as usize,
                     Answer::Kernel(_) => {
                         let received = by_kernel(&mut bytes);
@@ -147,6 +160,7 @@ impl Socket {
                         received?
                     }
                     Answer::Error(errno) => return Err(Errno::from_raw_os_error(errno)),
+                    Answer::Sleep(nap) => panic!("receive: {nap:?}"),
                 }
             }
         };
@@ -346,7 +360,7 @@ impl Shared {
             };
             let Some(link) = pin.link() else { continue };
             if link.take_told() {
-                Service(&link.on(borrow(number))).look(0);
+                Service(&link.on(borrow(number))).rung();
                 ready::told(&pin, false);
             }
         }
@@ -362,7 +376,7 @@ impl Shared {
         if bits & (kernel::RDHUP | kernel::HUP) != 0 {
             ended |= PEER_ENDED;
         }
-        if bits & (kernel::HUP | kernel::ERR) != 0 {
+        if bits & kernel::HUP != 0 {
             ended |= CONNECTION_OVER;
         }
         Service(&link.on(borrow(number))).look(ended);

@@ -5,7 +5,7 @@
 
 use super::{Held, count_in, count_out};
 use crate::numbers::Kind;
-use crate::ready::instance::{self, Instance};
+use crate::ready::instance::{self, Inside, Instance};
 use crate::ready::kernel::{self, Event, ONESHOT};
 use crate::ready::{Ready, mask};
 use crate::table::{Pin, Table};
@@ -22,9 +22,8 @@ impl Ready {
         number: i32,
         event: Option<Event>,
     ) -> Result<(), Errno> {
-        if op == libc::EPOLL_CTL_MOD
-            && let (Some(known), Some(event)) = (self.instance(instance), event)
-            && let Some(answer) = modify(known, pin, instance, number, event)
+        if let Some(known) = self.instance(instance)
+            && let Some(answer) = at_once(known, pin, instance, op, number, event)
         {
             return answer;
         }
@@ -58,6 +57,7 @@ impl Ready {
         number: i32,
         event: Event,
     ) -> Result<(), Errno> {
+        self.drop_retired(held, pin.taken());
         let is_carried = || instance::call_on(pin, number).is_some_and(|call| !mask::is_left(call));
         // one that is disabled by its report waits in the kernel unaided: it cannot be told from
         // here whether that has happened, so it gets its tag when the program enables it
@@ -184,17 +184,51 @@ impl Ready {
     }
 }
 
-/// epoll_ctl(2) that changes what is registered, where no other instance is concerned. None: it is
-/// another's business.
-fn modify(
+/// epoll_ctl(2) where no other instance is concerned: that of a linked registration takes no system
+/// call. None: it is another's business.
+fn at_once(
     known: &'static Instance,
     pin: &Pin<'_>,
     instance: i32,
+    op: i32,
     number: i32,
-    event: Event,
+    event: Option<Event>,
 ) -> Option<Result<(), Errno>> {
     let mut inside = known.inside.enter()?;
-    let at = inside.find(number, pin.taken())?;
+    let taken = pin.taken();
+    if let Some(at) = inside.find_retired(number, taken) {
+        return match (op, event) {
+            (libc::EPOLL_CTL_ADD, Some(event)) => {
+                let is_done = inside.revive(at, event);
+                inside.leave(known);
+                is_done.then_some(Ok(()))
+            }
+            (libc::EPOLL_CTL_MOD, Some(event)) if event.events & kernel::EXCLUSIVE != 0 => {
+                Some(Err(Errno::INVAL))
+            }
+            (libc::EPOLL_CTL_MOD, Some(_)) | (libc::EPOLL_CTL_DEL, _) => Some(Err(Errno::NOENT)),
+            _ => None,
+        };
+    }
+    let at = inside.find(number, taken)?;
+    match (op, event) {
+        (libc::EPOLL_CTL_MOD, Some(event)) => {
+            modify(&mut inside, known, pin, (instance, number), at, event)
+        }
+        (libc::EPOLL_CTL_DEL, _) => inside.retire(at).then_some(Ok(())),
+        _ => None,
+    }
+}
+
+/// epoll_ctl(2) that changes what is registered.
+fn modify(
+    inside: &mut Inside,
+    known: &'static Instance,
+    pin: &Pin<'_>,
+    (instance, number): (i32, i32),
+    at: u32,
+    event: Event,
+) -> Option<Result<(), Errno>> {
     let place = inside.at(at);
     if place.linked.is_none() {
         let is_simple = pin.link().is_none() && (place.event.events | event.events) & ONESHOT == 0;

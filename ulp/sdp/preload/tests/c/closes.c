@@ -1,0 +1,97 @@
+/* A number is closed while another thread is in a call on it: the call goes on, and the connection ends with it. */
+#include "pair.h"
+#include <pthread.h>
+
+#define LENGTH (4u << 20)
+
+static uint8_t bytes[LENGTH];
+
+struct call {
+    int fd;
+    ssize_t moved;
+    char text[5];
+};
+
+static void *receives(void *argument)
+{
+    struct call *call = argument;
+
+    call->moved = recv(call->fd, call->text, 4, 0);
+    return NULL;
+}
+
+static void *sends(void *argument)
+{
+    struct call *call = argument;
+
+    call->moved = send(call->fd, bytes, LENGTH, 0);
+    return NULL;
+}
+
+/* Closes the number amid the call, and gives it to another descriptor. */
+static void closes(struct call *call, void *(*does)(void *))
+{
+    int other = open("/dev/null", O_RDWR | O_CLOEXEC), none;
+    pthread_t thread;
+
+    CHECK(other >= 0 && pthread_create(&thread, NULL, does, call) == 0);
+    usleep(100000);
+    CHECK(close(call->fd) == 0);
+    none = (int)recv(call->fd, bytes, 1, 0);
+    printf("closed: %d %s\n", none, strerror(errno));
+    CHECK(dup2(other, call->fd) == call->fd);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static int server(int fd, const char *mode)
+{
+    struct call call = {.fd = fd};
+    pthread_t thread;
+
+    if (strcmp(mode, "cancels") == 0) {
+        pong(fd);
+        pong(fd);
+        /* from here on the kernel has it */
+        CHECK(fcntl(fd, F_SETOWN, getpid()) == 0);
+        for (int i = 0; i < 2; i++) {
+            void *result;
+
+            CHECK(pthread_create(&thread, NULL, receives, &call) == 0);
+            usleep(50000);
+            CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+        }
+        printf("cancelled, closed: %d\n", close(fd));
+        return 0;
+    }
+    pong(fd);
+    pong(fd);
+    if (strcmp(mode, "reads") == 0) {
+        closes(&call, receives);
+        printf("the call: %zd %s\n", call.moved, call.text);
+    } else {
+        fill(bytes, LENGTH, 3, 0);
+        closes(&call, sends);
+        printf("the call: %zd\n", call.moved);
+    }
+    return 0;
+}
+
+static int client(int fd, const char *mode)
+{
+    size_t got;
+
+    ping(fd);
+    usleep(20000);
+    ping(fd);
+    usleep(400000);
+    if (strcmp(mode, "reads") == 0)
+        CHECK(send(fd, "late", 4, MSG_NOSIGNAL) == 4);
+    got = read_all(fd, bytes, LENGTH);
+    printf("client: %zu bytes, %zu wrong, then the end\n", got, differing(bytes, got, 3, 0));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    return pair_main(argc, argv, server, client);
+}
