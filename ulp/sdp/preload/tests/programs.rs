@@ -248,6 +248,40 @@ fn killed_peers() {
 }
 
 #[test]
+fn peers_that_are_killed_at_any_moment() {
+    same("killed_often", "");
+}
+
+#[test]
+fn a_peer_that_is_stopped() {
+    same("mixed", "stopped");
+}
+
+#[test]
+fn numbers_that_go_in_the_middle_of_a_transfer() {
+    same("mixed", "over");
+    same("mixed", "range");
+}
+
+#[test]
+fn a_connection_that_is_handed_on() {
+    same("mixed", "heir");
+    same("mixed", "heir-plain");
+}
+
+#[test]
+fn descriptors_run_out() {
+    same("mixed", "limits");
+}
+
+#[test]
+fn threads_and_a_child_that_use_a_connection_at_once() {
+    for seed in ["1", "2", "3", "4"] {
+        same("at_once", seed);
+    }
+}
+
+#[test]
 fn resets_and_urgent_bytes() {
     same("ends", "");
 }
