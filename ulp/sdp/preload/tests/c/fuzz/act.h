@@ -397,7 +397,7 @@ static void forgive_instances(struct result *got)
     for (int slot = SOCKETS; slot < SLOTS && expects(); slot++)
         if (got->more[slot] != 0 && mine->expected.more[slot] == 0) {
             got->more[slot] = 0;
-            got->value--;
+            got->value -= got->value > 0;
             shared->edges++;
         }
 }
@@ -519,8 +519,10 @@ static void do_wait(const struct step *step, struct table *table, int actor, str
                 continue;
             if (registered[slot] & (EPOLLET | EPOLLONESHOT))
                 lacks |= (mine->expected.more[slot] & ~edges[slot]) != 0;
-            else
+            else if (slot < SOCKETS)
                 lacks |= mine->expected.more[slot] != levels[slot];
+            else
+                lacks |= (mine->expected.more[slot] & ~levels[slot]) != 0;
         }
     } while (got->value == 0 && lacks && once_more(until));
     /* an edge more than TCP has is a look in vain */
@@ -531,6 +533,7 @@ static void do_wait(const struct step *step, struct table *table, int actor, str
             shared->edges++;
             got->more[slot] = mine->expected.more[slot];
         }
+    forgive_instances(got);
     for (int slot = 0; slot < SLOTS; slot++)
         if (got->more[slot] & EPOLLOUT)
             untold[slot] = false;
