@@ -115,8 +115,12 @@ impl<K: Kernel> Reader<'_, K> {
 
     /// Whether the ring has bytes of a living peer that nobody has read.
     pub fn leaves_unread(&self) -> bool {
-        let head = self.0.load(shared(Shared::Head));
-        self.phase() == Phase::Sdp && head != self.own(Own::FromSdp)
+        self.has_unread() && self.phase() == Phase::Sdp
+    }
+
+    /// Whether the peer has written to the ring what nobody has read.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.0.load(shared(Shared::Head)) != self.own(Own::FromSdp)
     }
 
     /// Takes the offer back, or asks W to go back to TCP. True once the direction is TCP's, and the
@@ -279,7 +283,8 @@ impl<K: Kernel> Reader<'_, K> {
     /// Before the program ends what it receives, by shutdown(2). The kernel tells of that as of the
     /// peer's end, and the peer has not died.
     pub fn shut(&self) {
-        self.0.set(Word::Own(Own::Ended), SHUT);
+        // where an end has been told of, it was the peer's
+        let _ = self.0.exchange(Word::Own(Own::Ended), 0, SHUT);
     }
 
     /// What the direction goes by.

@@ -78,8 +78,16 @@ impl Process {
     /// that is TCP's as well. Waits for the peer's service thread until this time of
     /// CLOCK_MONOTONIC, if there is one; once only, if it was late.
     pub(super) fn bring_back(&self, pin: &Pin<'_>, number: i32, until: Option<Duration>) -> bool {
+        let is_new = !pin.traffic().is(state::NEVER);
         pin.traffic().add(state::NEVER);
         let Some(link) = pin.link() else {
+            // what this process knows, others that hold the socket do not: a call each way that is
+            // never over, of whoever gets the socket without the library
+            if is_new {
+                for calls in [Own::Sends, Own::Receives] {
+                    pin.record().word(calls).fetch_add(1, Ordering::SeqCst);
+                }
+            }
             return true;
         };
         let call = link.on(socket(number));

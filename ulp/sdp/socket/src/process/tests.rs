@@ -345,6 +345,27 @@ fn a_peer_that_computes_goes_back_though_its_epoll_instance_is_told() {
 }
 
 #[test]
+fn what_a_childs_program_may_use_stays_tcp_in_its_parent() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    rustix::io::fcntl_setfd(socket(here.0), rustix::io::FdFlags::empty()).expect("open");
+    let executes = child(Fork::Called, || process().before_exec());
+    join(executes);
+    let other = thread::spawn(move || there.echo());
+    for round in 0..300 {
+        here.exchange(round);
+        thread::sleep(std::time::Duration::from_micros(300));
+    }
+    let phases = here.phases().unwrap_or([Phase::Tcp; 2]);
+    assert!(!phases.contains(&Phase::Sdp), "{phases:?}");
+    here.close();
+    other.join().expect("echoed");
+    listener.close();
+}
+
+#[test]
 fn nothing_is_sent_after_an_end_though_the_connection_becomes_worth_it() {
     let _alone = alone();
     let (listener, address) = Number::listener();

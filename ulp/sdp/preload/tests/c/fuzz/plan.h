@@ -8,7 +8,7 @@ struct plan {
     uint64_t state;
     uint32_t without;
     bool open[TABLES][SLOTS];
-    bool nonblock[2], shut_read[2], finished[2], filled[2], limited[2], low[2], tuned, broken, handed;
+    bool nonblock[2], shut_read[2], finished[2], filled[2], limited[2], low[2], broken, handed;
     bool child;
     bool watched[TABLES][2][SLOTS];
     int busy[ACTORS];
@@ -169,9 +169,6 @@ static bool plan_options(struct plan *plan, struct step *step, int slot)
     if (chance(plan, 60)) {
         step->op = OP_getopt;
         step->args[1] = below(plan, OPTIONS);
-        /* the kernel makes buffers longer where much has gone by TCP */
-        if (plan->tuned && (step->args[1] == RCVBUF || step->args[1] == SNDBUF))
-            return false;
         return !(plan->without & 1u << 11) || step->args[1] != LOWAT;
     }
     step->op = OP_setopt;
@@ -234,10 +231,10 @@ static bool plan_epoll(struct plan *plan, struct step *step, int table, int slot
         step->args[3] |= EPOLLIN;
     if (chance(plan, 4))
         step->args[3] |= (int)EPOLLEXCLUSIVE;
-    /* one instance in another, and itself; level-triggered, since whoever leaves events in the inner one is not told anew of each */
+    /* one instance in another, and itself; level-triggered, since an inner one may be told of in vain, and whoever leaves events in it is not told anew of each */
     if (chance(plan, 3)) {
         step->args[2] = SOCKETS + below(plan, 2);
-        step->args[3] &= ~(int)EPOLLET;
+        step->args[3] &= ~(int)(EPOLLET | EPOLLONESHOT);
     }
     return true;
 }
@@ -351,7 +348,7 @@ static void learn(struct plan *plan, const struct step *step, const struct resul
 
     switch (step->op) {
     case OP_fill:
-        plan->filled[end] = plan->tuned = true;
+        plan->filled[end] = true;
         break;
     case OP_drain:
         plan->filled[1 - end] = false;
