@@ -420,4 +420,11 @@ fn a_shutdown_waits_for_nobody_and_what_was_sent_arrives() {
 fn signal(process: i32, signal: i32) {
     // SAFETY: a child of this test's.
     assert_eq!(unsafe { libc::kill(process, signal) }, 0);
+    if signal == libc::SIGSTOP {
+        // its threads run until the kernel has stopped them
+        let mut status = 0;
+        // SAFETY: writes one number.
+        let stopped = unsafe { libc::waitpid(process, &raw mut status, libc::WUNTRACED) };
+        assert!(stopped == process && libc::WIFSTOPPED(status));
+    }
 }
