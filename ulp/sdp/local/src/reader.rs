@@ -115,12 +115,8 @@ impl<K: Kernel> Reader<'_, K> {
 
     /// Whether the ring has bytes of a living peer that nobody has read.
     pub fn leaves_unread(&self) -> bool {
-        self.has_unread() && self.phase() == Phase::Sdp
-    }
-
-    /// Whether the peer has written to the ring what nobody has read.
-    pub(crate) fn has_unread(&self) -> bool {
-        self.0.load(shared(Shared::Head)) != self.own(Own::FromSdp)
+        let head = self.0.load(shared(Shared::Head));
+        self.phase() == Phase::Sdp && head != self.own(Own::FromSdp)
     }
 
     /// Takes the offer back, or asks W to go back to TCP. True once the direction is TCP's, and the

@@ -56,18 +56,15 @@ impl<K: Kernel> Service<'_, K> {
     /// was read here: that is passed over, or the kernel would take it for unread.
     pub fn may_close(&self) -> Closing {
         let reader = Reader(self.0);
-        let resets = if reader.give_up() == Ok(false) {
+        if reader.give_up() == Ok(false) {
             // the lock's release has fenced: a peer that goes back from here on sees what was read
             let phase = self.0.load(Word::Shared(Way::In, Shared::Phase));
             if phase != Phase::Sdp as u64 {
                 return Closing::Wait;
             }
-            // such a peer's copy may come when the kernel has closed
-            reader.has_unread()
-        } else {
-            // what is still to be copied by a peer that goes back, the kernel will not have read
-            reader.leaves_unread()
-        };
+        }
+        // what is still to be copied by a peer that goes back, the kernel will not have read
+        let resets = reader.leaves_unread();
         match Writer(self.0).go_back() {
             false => Closing::Wait,
             true if resets => Closing::Reset,

@@ -374,19 +374,6 @@ fn a_close_with_bytes_unread_resets() {
 }
 
 #[test]
-fn a_close_with_bytes_unread_resets_though_the_peer_begins_to_go_back() {
-    let (w, r) = over(b"");
-    let [phase, head] = [Shared::Phase, Shared::Head].map(|word| Word::Shared(Way::In, word));
-    let goes_back = move || {
-        w.store(Word::Shared(Way::Out, Shared::Phase), Phase::Back as u64);
-    };
-    // the first look at the head comes after the last at the phase
-    r.before(Call::Load(head), goes_back);
-    assert_eq!(Service(&r).may_close(), Closing::Reset);
-    assert_eq!(r.word(phase), Phase::Back as u64);
-}
-
-#[test]
 fn the_kernels_error_of_a_copy_is_the_programs_once() {
     for sends in [false, true] {
         let (w, _r) = over(b"");
