@@ -89,7 +89,7 @@ test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 and at 8 
 	$(need) python3-dev python3-venv
 	@FERRIBAND=$(FERRIBAND) scripts/mpi4py-tests $(FOR_MPI)
 
-test-sdp: build ## run other people's tests of sockets plain and under `ferriband sdp run`, and name those that fail only under it (FOR_SDP='cpython redis:unit/protocol'; NGINX_TESTS=GIT)
+test-sdp: build ## run other people's tests of sockets plain and under `ferriband sdp run`, and name those that fail only under it (FOR_SDP='--patient cpython redis:unit/protocol'; NGINX_TESTS=GIT)
 	$(need) $(SDP_PACKAGES) $(if $(NGINX_TESTS),$(NGINX_PACKAGES))
 	@FERRIBAND=$(FERRIBAND) scripts/sdp-tests $(if $(NGINX_TESTS),--nginx-tests $(NGINX_TESTS)) $(FOR_SDP) || [ $$? -eq 77 ]
 

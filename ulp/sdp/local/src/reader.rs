@@ -295,7 +295,8 @@ impl<K: Kernel> Reader<'_, K> {
     /// Before the program ends what it receives, by shutdown(2). The kernel tells of that as of the
     /// peer's end, and the peer has not died.
     pub fn shut(&self) {
-        self.0.set(Word::Own(Own::Ended), SHUT);
+        // where an end has been told of, it was the peer's
+        let _ = self.0.exchange(Word::Own(Own::Ended), 0, SHUT);
     }
 
     /// What the direction goes by.

@@ -279,6 +279,40 @@ fn killed_peers() {
 }
 
 #[test]
+fn peers_that_are_killed_at_any_moment() {
+    same("killed_often", "");
+}
+
+#[test]
+fn a_peer_that_is_stopped() {
+    same("mixed", "stopped");
+}
+
+#[test]
+fn numbers_that_go_in_the_middle_of_a_transfer() {
+    same("mixed", "over");
+    same("mixed", "range");
+}
+
+#[test]
+fn a_connection_that_is_handed_on() {
+    same("mixed", "heir");
+    same("mixed", "heir-plain");
+}
+
+#[test]
+fn descriptors_run_out() {
+    same("mixed", "limits");
+}
+
+#[test]
+fn threads_and_a_child_that_use_a_connection_at_once() {
+    for seed in ["1", "2", "3", "4"] {
+        same("at_once", seed);
+    }
+}
+
+#[test]
 fn resets_and_urgent_bytes() {
     same("ends", "");
 }
@@ -321,14 +355,14 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     set.map_or(otherwise, |set| set.parse().expect("a number"))
 }
 
-/// FUZZ_SEQUENCES sequences from FUZZ_SEED on, by two at once.
+/// FUZZ_SEQUENCES sequences from FUZZ_SEED on, by four at once.
 #[test]
 fn sequences_of_calls_answer_as_by_tcp() {
     let fuzzer = Fuzzer::new("fuzz");
     let (first, count) = (number("FUZZ_SEED", 1), number("FUZZ_SEQUENCES", 10_000));
-    let half = count.div_ceil(2);
-    let drives = [first, first + half].map(|first| {
-        let mut command = fuzzer.drive(library(), first, half);
+    let part = count.div_ceil(4);
+    let drives = [0, 1, 2, 3].map(|at| {
+        let mut command = fuzzer.drive(library(), first + at * part, part);
         command.stdout(std::process::Stdio::piped());
         command.spawn().expect("it runs")
     });

@@ -211,8 +211,12 @@ impl Process {
         let Some(pin) = self.pin(number) else {
             return;
         };
-        if how != libc::SHUT_WR {
+        if how != libc::SHUT_WR || pin.link().is_none() {
+            // a link that is put meanwhile goes back at once: what this side has ended in TCP, no
+            // ring carries on
             self.never(&pin, Cause::Shut);
+        }
+        if how != libc::SHUT_WR {
             if let Some(link) = pin.link() {
                 Reader(&link.on(socket(number))).shut();
             }

@@ -362,6 +362,56 @@ fn a_peer_that_computes_goes_back_though_its_epoll_instance_is_told() {
 }
 
 #[test]
+fn what_a_childs_program_may_use_stays_tcp_in_its_parent() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    rustix::io::fcntl_setfd(socket(here.0), rustix::io::FdFlags::empty()).expect("open");
+    let executes = child(Fork::Called, || process().before_exec());
+    join(executes);
+    let other = thread::spawn(move || there.echo());
+    for round in 0..300 {
+        here.exchange(round);
+        thread::sleep(std::time::Duration::from_micros(300));
+    }
+    let phases = here.phases().unwrap_or([Phase::Tcp; 2]);
+    assert!(!phases.contains(&Phase::Sdp), "{phases:?}");
+    here.close();
+    other.join().expect("echoed");
+    listener.close();
+}
+
+#[test]
+fn nothing_is_sent_after_an_end_though_the_connection_becomes_worth_it() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    process().shutdown(here.0, libc::SHUT_WR);
+    rustix::net::shutdown(socket(here.0), rustix::net::Shutdown::Write).expect("connected");
+    let mut bytes = [0; 4096];
+    let part = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
+    for _ in 0..300 {
+        there.send(&[1; 4096]);
+        here.receive_all(&mut bytes);
+        // SAFETY: memory of this test's.
+        match unsafe { process().send(here.0, &[part], libc::MSG_NOSIGNAL) } {
+            Begun::Kernel(ticket) => ticket.end(-1),
+            Begun::Failed(errno) => assert_eq!(errno, libc::EPIPE),
+            begun => panic!("{begun:?}"),
+        }
+        thread::sleep(std::time::Duration::from_micros(300));
+    }
+    here.close();
+    there.close();
+    listener.close();
+}
+
+#[test]
 fn a_shutdown_waits_for_nobody_and_what_was_sent_arrives() {
     let _alone = alone();
     let (listener, address) = Number::listener();

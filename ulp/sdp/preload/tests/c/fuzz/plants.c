@@ -61,7 +61,7 @@ ssize_t recv(int number, void *bytes, size_t length, int flags)
         return -1;
     }
     /* it sleeps on, whatever comes */
-    if (got > 1 && !(flags & MSG_DONTWAIT) && is_due("wake-up lost", 40))
+    if (got > 1 && !(flags & MSG_DONTWAIT) && is_due("wake-up lost", 5))
         for (;;)
             pause();
     return got;

@@ -211,7 +211,7 @@ static void carry_out(int actor, const struct step *step, struct result *got)
     case OP_getopt:
         return do_option(step, number, got);
     case OP_ioctl:
-        return do_ioctl(step, number, end, got);
+        return do_ioctl(step, number, got);
     case OP_poll:
         return do_poll(step, table, got);
     case OP_select:
