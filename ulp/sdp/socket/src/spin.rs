@@ -10,11 +10,11 @@
 //!   idle does not look.
 //! * Looks that take more time than the sleeps that they spare do not pay: a peer that waits for a
 //!   core, or for the looking thread's own, answers too late.
-//! * A thread that was away in the middle of a look has no core of its own: what it looks with is
-//!   missing when it works.
+//! * A thread that was away in the middle of a look, or for long between two waits, has no core of
+//!   its own: what it looks with is missing when it works.
 //!
 //! After either of the last two a thread rests from looking, each time twice as long if it went
-//! well for a short time only.
+//! well for a short time only. A rest goes on as long as the thread is away now and then.
 
 use ferriband_host::wake;
 use std::cell::Cell;
@@ -30,6 +30,9 @@ const WORTH: u64 = 20_000;
 const WINDOW: u32 = 16;
 /// Whoever has not run for so long was away: interrupts are shorter, another thread's turn is not.
 const AWAY: u64 = 100_000;
+/// Whoever took so long between two waits was away then: a longer computation is not served better
+/// by a look.
+const AWAY_AT_WORK: u64 = 1_000_000;
 /// Rests.
 const SHORTEST_REST: u64 = 10_000_000;
 const LONGEST_REST: u64 = 1_000_000_000;
@@ -77,6 +80,8 @@ pub(crate) struct Vain {
 
 thread_local! {
     static LEARNERS: [Cell<Learner>; 2] = const { [const { Cell::new(Learner::new()) }; 2] };
+    /// When the thread's last wait ended, whatever it was for.
+    static WOKE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The thread has found nothing, and would sleep until this time: looks as long as that is worth
@@ -104,12 +109,16 @@ pub(crate) fn look(of: For, end: Option<Duration>, found: impl FnMut() -> bool) 
 
 fn learn(cell: &Cell<Learner>, of: For, end: u64, found: impl FnMut() -> bool) -> Option<Vain> {
     let began = now();
-    let time = cell.get().time(began);
+    let mut learner = cell.get();
+    learner.woke = WOKE.get();
+    let time = learner.time(began);
+    cell.set(learner);
     if time > 0 {
         let look = Look::new(began, time, end).run(now, found);
-        let mut learner = cell.get();
+        learner = cell.get();
         learner.looked(look);
         cell.set(learner);
+        WOKE.set(look.now);
         if look.found {
             return None;
         }
@@ -126,8 +135,10 @@ impl Vain {
         let _ = LEARNERS.try_with(|learners| {
             let cell = &learners[self.of as usize];
             let mut learner = cell.get();
-            learner.waited(now().saturating_sub(began));
+            let now = now();
+            learner.waited(began, now);
             cell.set(learner);
+            WOKE.set(now);
         });
     }
 }
@@ -199,6 +210,8 @@ struct Learner {
     /// How long the last rest was, and when it ends.
     rest: u64,
     until: u64,
+    /// When the last wait ended; 0: there was none.
+    woke: u64,
 }
 
 impl Learner {
@@ -210,16 +223,21 @@ impl Learner {
             found: 0,
             rest: 0,
             until: 0,
+            woke: 0,
         }
     }
 
-    /// How long a look is that begins at this time.
-    fn time(&self, now: u64) -> u64 {
+    /// How long a look is that begins at this time, with a wait.
+    fn time(&mut self, now: u64) -> u64 {
+        if self.woke != 0 && now.saturating_sub(self.woke) > AWAY_AT_WORK {
+            self.rests(now);
+        }
         if now < self.until { 0 } else { self.limit }
     }
 
     /// A look has ended.
     fn looked(&mut self, look: Looked) {
+        self.woke = look.now;
         self.looks += 1;
         self.took += look.time;
         self.found += u32::from(look.found);
@@ -231,9 +249,10 @@ impl Learner {
         }
     }
 
-    /// A wait that ended by a sleep took so long, its look included.
-    fn waited(&mut self, time: u64) {
-        self.limit = match time {
+    /// A wait has ended by a sleep.
+    fn waited(&mut self, began: u64, now: u64) {
+        self.woke = now;
+        self.limit = match now.saturating_sub(began) {
             ..=LONGEST => (2 * self.limit).clamp(FIRST, LONGEST),
             _ if self.limit <= FIRST => 0,
             _ => self.limit / 2,
@@ -249,6 +268,7 @@ impl Learner {
         *self = Self {
             rest: rest.clamp(SHORTEST_REST, LONGEST_REST),
             limit: FIRST,
+            woke: now,
             ..Self::new()
         };
         self.until = now + self.rest;

@@ -1,7 +1,10 @@
 //! By what a peer's process is told, and tells this one.
 //!
-//! Owns: which eventfd is a box's, and what stands for it between two users. Must not know: who
-//! waits there.
+//! Owns: what tells which box. Must not know: who waits there.
+//!
+//! A box of a waiter is told by a Unix socket: the kernel wakes a socket's waiter where the waker
+//! runs, as one that is about to sleep, and an eventfd's on any core that idles, whose awakening
+//! costs more than the message. A service thread is told by an eventfd.
 //!
 //! Whoever has an eventfd can make another's write to it block. So a process of another user is
 //! told by a Unix socket, to which each write says that it is not to block, and has one box, its
@@ -21,12 +24,12 @@ use std::sync::OnceLock;
 /// Boxes of a process, its service thread's included.
 pub const MOST_BOXES: usize = 256;
 
-/// What tells a peer's service thread.
+/// What tells a waiter, or a service thread.
 #[derive(Debug)]
 pub enum Ringer {
-    /// An eventfd of the same user's.
+    /// An eventfd.
     Event(Event),
-    /// A Unix socket of another user's.
+    /// A Unix socket.
     Socket(Own),
 }
 
@@ -39,9 +42,17 @@ impl Ringer {
     /// # Errors
     /// It is of another kind.
     pub fn take_over(fd: OwnedFd, is_own_user: bool) -> Result<Self, Broken> {
-        if is_own_user {
-            return Ok(Self::Event(Event::from_fd(fd).map_err(|_| Broken)?));
+        match is_own_user {
+            true => Ok(Self::Event(Event::from_fd(fd).map_err(|_| Broken)?)),
+            false => Self::socket(fd),
         }
+    }
+
+    /// A Unix socket that has come from a peer.
+    ///
+    /// # Errors
+    /// It is of another kind.
+    pub fn socket(fd: OwnedFd) -> Result<Self, Broken> {
         let mut domain = [0; 4];
         let got = tcp::get_option(fd.as_fd(), libc::SOL_SOCKET, DOMAIN, &mut domain);
         if got != Ok(4) || i32::from_ne_bytes(domain) != libc::AF_UNIX {
@@ -50,7 +61,8 @@ impl Ringer {
         Ok(Self::Socket(Own::hide(fd).map_err(|_| Broken)?))
     }
 
-    fn signal(&self) {
+    /// Tells.
+    pub fn signal(&self) {
         match self {
             Self::Event(event) => event.signal(),
             Self::Socket(socket) => {
@@ -102,12 +114,12 @@ impl AsFd for Ear {
 /// Tellings that are taken in one call.
 const MOST_HEARD: usize = 64;
 
-/// The eventfds of a peer's process, by the number of the box. Box 0 is its service thread's, which
+/// What tells the boxes of a peer's process, by the number of the box. Box 0 is its service thread's, which
 /// looks after all that have no box of their own.
 #[derive(Debug)]
 pub struct Bells {
     first: Ringer,
-    others: Box<[OnceLock<Event>]>,
+    others: Box<[OnceLock<Ringer>]>,
 }
 
 impl Bells {
@@ -126,23 +138,23 @@ impl Bells {
     /// The peer has a box more.
     ///
     /// # Errors
-    /// There is no such box, or it has an eventfd already.
-    pub fn add(&self, number: u32, event: Event) -> Result<(), Broken> {
+    /// There is no such box, or it is known already.
+    pub fn add(&self, number: u32, ringer: Ringer) -> Result<(), Broken> {
         let at = (number as usize).checked_sub(1).ok_or(Broken)?;
         let place = self.others.get(at).ok_or(Broken)?;
-        place.set(event).map_err(|_| Broken)
+        place.set(ringer).map_err(|_| Broken)
     }
 
-    /// The peer has told of a box more, whose eventfd has to come alone.
+    /// The peer has told of a box more, whose socket has to come alone.
     ///
     /// # Errors
-    /// As [`Bells::add`]; what has come is no eventfd.
+    /// As [`Bells::add`]; what has come is no Unix socket.
     pub fn told(&self, number: u32, fds: Vec<OwnedFd>) -> Result<(), Broken> {
         if matches!(self.first, Ringer::Socket(_)) {
             return Err(Broken);
         }
         let [fd] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| Broken)?;
-        self.add(number, Event::from_fd(fd).map_err(|_| Broken)?)
+        self.add(number, Ringer::socket(fd)?)
     }
 
     /// Tells who waits at a box; the service thread, if no such box is known.
@@ -168,7 +180,7 @@ pub fn tell(channel: &mut Channel, told: &mut u32) {
             number: 0,
             message: Message::Bell { number },
         };
-        if channel.send(&packet, &[bell.as_fd()]).is_err() {
+        if channel.send(&packet, &[bell.mouth()]).is_err() {
             return;
         }
         *told = number;
@@ -207,13 +219,14 @@ mod tests {
         };
         let (first, third) = (event(), event());
         let bells = Bells::new(twin(&first));
-        bells.add(3, twin(&third)).expect("free");
+        bells.add(3, Ringer::Event(twin(&third))).expect("free");
         for (number, told) in [(0, 1), (1, 1), (3, 0), (u64::MAX, 1), (256, 1), (255, 1)] {
             bells.ring(number);
             assert_eq!([first.take(), third.take()], [told, 1 - told], "{number}");
         }
         for number in [0, 3, 256, u32::MAX] {
-            assert_eq!(bells.add(number, event()), Err(Broken), "{number}");
+            let other = Ringer::Event(event());
+            assert_eq!(bells.add(number, other), Err(Broken), "{number}");
         }
     }
 }

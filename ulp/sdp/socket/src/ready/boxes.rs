@@ -1,23 +1,24 @@
-//! The boxes of this process, each with the eventfd by which peers tell whoever waits there.
+//! The boxes of this process, each with the Unix socket by which peers tell whoever waits there.
 //!
-//! Owns: the numbers, the eventfds, which of them nobody uses. Must not know: who waits.
+//! Owns: the numbers, the sockets, which of them nobody uses. Must not know: who waits.
 //!
-//! A box stays as long as the process does, since peers know its number and its eventfd; whoever
+//! A box stays as long as the process does, since peers know its number and its socket; whoever
 //! waits next takes it over. Peers that tell a box late wake another waiter for nothing, who looks
 //! and finds nothing. Peers are told of each box by the channel of their pair; until then what
 //! they tell it goes to the service thread.
 //!
-//! A child has copies. It must not wait at them: whoever reads an eventfd takes from the parent
+//! A child has copies. It must not wait at them: whoever reads a socket takes from the parent
 //! what the parent has not seen. Only an epoll instance, which the kernel shares between the two,
 //! keeps the box that it has.
 
-use super::kernel;
 use crate::meet::bells::MOST_BOXES;
 use crate::numbers::once;
-use crate::own::Own;
+use crate::own::{Own, Turn};
 use crate::table;
-use ferriband_host::wake;
 use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
 use std::array;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
@@ -28,13 +29,19 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 #[derive(Debug)]
 pub struct Bell {
     number: u32,
-    event: Own,
+    /// Where the waiter hears.
+    ear: Own,
+    /// What tells it.
+    mouth: Own,
 }
 
 impl Bell {
     fn new(number: u32) -> Result<Self, Errno> {
-        let event = Own::make(kernel::event)?;
-        Ok(Self { number, event })
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let _turn = Turn::begin();
+        let (ear, mouth) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let (ear, mouth) = (Own::hide(ear)?, Own::hide(mouth)?);
+        Ok(Self { number, ear, mouth })
     }
 
     /// The number that peers know.
@@ -44,18 +51,30 @@ impl Bell {
 
     /// Wakes whoever waits there.
     pub fn ring(&self) {
-        wake::signal(self.event.as_fd());
+        // one that is full tells already
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let _ = send(&self.mouth, b"!", flags);
     }
 
-    /// Makes it silent, for one who waits by poll(2).
+    /// Makes it silent. Whoever has waited there looks afterwards: a ring that has found the socket
+    /// full came before.
     pub fn silence(&self) {
-        wake::take(self.event.as_fd());
+        let mut heard = [0; 256];
+        while matches!(
+            recv(&self.ear, &mut heard, RecvFlags::DONTWAIT),
+            Ok((256.., _))
+        ) {}
+    }
+
+    /// What tells it, for peers.
+    pub fn mouth(&self) -> BorrowedFd<'_> {
+        self.mouth.as_fd()
     }
 }
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+        self.ear.as_fd()
     }
 }
 

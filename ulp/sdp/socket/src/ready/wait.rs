@@ -305,6 +305,9 @@ impl Instance {
         let mut inside = self.inside.enter()?;
         let (kept, rang) = inside.translate(&mut events[..count]);
         if rang {
+            if let Some(bell) = inside.bell {
+                bell.silence();
+            }
             inside.heard(is_shared(ready), &mut shared);
         }
         let wait = wait.unwrap_or_else(|| inside.next_wait());

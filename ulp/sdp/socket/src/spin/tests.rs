@@ -49,7 +49,7 @@ impl Thread {
         }
         self.sleeps += 1;
         self.now = self.now.max(began) + sleeping;
-        self.learner.waited(self.now - began);
+        self.learner.waited(began, self.now);
     }
 
     /// What part of its time it has looked, and of its waits has slept, of so many.
@@ -142,6 +142,23 @@ fn whoever_loses_its_core_rests_and_looks_again_when_it_has_one() {
     thread.goes_on(10, own);
     let (_, sleeps) = thread.goes_on(10_000, own);
     assert_eq!(sleeps, 0.0);
+}
+
+#[test]
+fn whoever_loses_its_core_at_work_does_not_even_begin_to_look() {
+    let mut thread = Thread::new();
+    let mut turn = 0_u32;
+    let mut busy = |thread: &mut Thread| {
+        turn += 1;
+        thread.wait(8 * MICRO, 12 * MICRO, None);
+        thread.now += match turn % 200 {
+            0 => 6 * MILLI,
+            _ => 5 * MICRO,
+        };
+    };
+    thread.goes_on(500, &mut busy);
+    let (looked, sleeps) = thread.goes_on(100_000, &mut busy);
+    assert_eq!((looked, sleeps), (0.0, 1.0));
 }
 
 #[test]

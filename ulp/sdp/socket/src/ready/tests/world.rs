@@ -3,7 +3,7 @@
 use super::Epoll;
 use crate::calls::{self, Answer, Progress};
 use crate::link::Link;
-use crate::meet::bells::Bells;
+use crate::meet::bells::{Bells, Ringer};
 use crate::own::{Event, Segment, memory};
 use crate::ready::{self, boxes, kernel};
 use crate::segment::{LENGTH, Role};
@@ -344,10 +344,10 @@ impl Shared {
         let mut announced = self.announced.load(Ordering::SeqCst);
         while announced < boxes::count() {
             announced += 1;
-            let bell = boxes::get(announced).expect("made").as_fd();
+            let bell = boxes::get(announced).expect("made").mouth();
             let copy = bell.try_clone_to_owned().expect("a descriptor");
-            let event = Event::from_fd(copy).expect("an eventfd");
-            self.bells.add(announced, event).expect("new");
+            let ringer = Ringer::socket(copy).expect("a socket");
+            self.bells.add(announced, ringer).expect("new");
             self.announced.store(announced, Ordering::SeqCst);
         }
     }
