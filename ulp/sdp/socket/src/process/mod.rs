@@ -8,11 +8,14 @@
 //! A call on a descriptor that is no stream costs two loads. Whatever is not served here is told
 //! with [`Process::only_by_kernel`] first: then the connection is TCP, and stays so.
 
+mod ahead;
 mod back;
 mod carried;
 mod closing;
 mod counters;
 mod fit;
+mod kernel;
+mod leaving;
 mod lock;
 mod memory;
 mod moving;
