@@ -19,8 +19,10 @@
 //! left, all states are looked through and what nobody holds is given back.
 
 use crate::holder::{HOLDERS, NAMELESS_PLACE, place};
+use crate::own::Turn;
 use crate::pages::{Pages, Seen};
 use crate::record::Record;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -93,6 +95,9 @@ impl Arena {
     /// # Errors
     /// NOMEM.
     pub fn create() -> Result<Self, Errno> {
+        if all_is_counted() {
+            return Self::with(FEW_RECORDS);
+        }
         Self::with(RECORDS).or_else(|_| Self::with(FEW_RECORDS))
     }
 
@@ -421,6 +426,20 @@ impl Arena {
             }
         }
     }
+}
+
+/// Whether the kernel counts all that is reserved as used (vm.overcommit_memory is 2).
+fn all_is_counted() -> bool {
+    let (path, flags) = (
+        c"/proc/sys/vm/overcommit_memory",
+        OFlags::RDONLY | OFlags::CLOEXEC,
+    );
+    let _turn = Turn::begin();
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
+        return false;
+    };
+    let mut text = [0; 1];
+    rustix::io::read(&file, &mut text) == Ok(1) && text == *b"2"
 }
 
 /// Who is left out where others than this process are looked for.

@@ -31,7 +31,7 @@ pub use set::read as read_settings;
 
 use crate::numbers::{Kind, once};
 use crate::own::Event;
-use crate::pages::{Pages, Seen};
+use crate::pages::{self, Pages, Seen};
 use crate::table::{Pin, Table};
 use crate::{arena, diag};
 use lock::{Guard, Lock};
@@ -87,6 +87,12 @@ impl Process {
         process.table.when_alone(calls_have_ended);
         thread::watch_forks()?;
         Ok(process)
+    }
+
+    /// Before mlockall(2): nothing more is reserved in this process, which would be locked. Gives
+    /// whether something was, so that what was never touched is to be locked when it is.
+    pub fn locks_memory() -> bool {
+        pages::lock_all()
     }
 
     /// Whether memory that the program says it has can be read; if not, the kernel's call is to say

@@ -589,6 +589,25 @@ fn a_buffer_that_holds_no_copy_of_a_ring_leaves_the_direction_to_tcp() {
     listener.close();
 }
 
+#[test]
+fn a_program_with_little_room_or_locked_memory_keeps_it() {
+    use crate::pages::{Pages, Seen};
+    let _alone = alone();
+    join(child(Fork::Called, || {
+        let limits = rustix::process::getrlimit(rustix::process::Resource::As);
+        let less = rustix::process::Rlimit {
+            current: Some(8 << 30),
+            ..limits
+        };
+        rustix::process::setrlimit(rustix::process::Resource::As, less).expect("lower");
+        assert!(Pages::reserve(4096, Seen::Copied).is_err());
+        rustix::process::setrlimit(rustix::process::Resource::As, limits).expect("as before");
+        drop(Pages::reserve(4096, Seen::Copied).expect("memory"));
+        assert!(Process::locks_memory());
+        assert!(Pages::reserve(4096, Seen::Copied).is_err());
+    }));
+}
+
 /// A slice, as a call gets it.
 fn part(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec {
