@@ -549,7 +549,7 @@ fn looks_ahead_leave_a_connection_in_the_ring() {
     for round in 0..20 {
         here.send(b"look ahead");
         let mut bytes = [0; 20];
-        let mut ask = |bytes: &mut [u8], flags| {
+        let ask = |bytes: &mut [u8], flags| {
             // SAFETY: a slice of this frame.
             match unsafe { process().receive(here.0, &mut [part(bytes)], flags) } {
                 Begun::Done(count) => count,
