@@ -150,6 +150,11 @@ pub trait Kernel: Memory {
     /// # Errors
     /// As recv(2).
     fn receive(&self, sink: &mut Self::Sink, to: u64, most: u64) -> Result<u64, Errno>;
+    /// As [`Kernel::receive`], and the bytes stay.
+    ///
+    /// # Errors
+    /// As recv(2).
+    fn peek(&self, sink: &mut Self::Sink, to: u64, most: u64) -> Result<u64, Errno>;
     /// Takes and drops at most so many bytes. 0 at the stream's end.
     ///
     /// # Errors

@@ -76,6 +76,78 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
+    /// As [`Reader::receive`], and the bytes stay. None once W goes back to TCP: what it leaves in
+    /// the ring comes by TCP as well, so the caller gives the ring up ([`Reader::give_up`]).
+    pub fn peek(&self, sink: &mut K::Sink, bytes: u64) -> Option<Received> {
+        loop {
+            if self.own(Own::ReceiveGate) == 0 {
+                self.0.add(Word::Own(Own::Receives), 1);
+                if self.own(Own::ReceiveGate) == 0 {
+                    return Some(Received::ByKernel);
+                }
+                self.leave_kernel();
+            }
+            let Some(_held) = self.lock() else {
+                return Some(BUSY);
+            };
+            if self.own(Own::ReceiveGate) != 0 {
+                return self.peek_locked(sink, bytes);
+            }
+        }
+    }
+
+    /// The kernel receives, as after [`Received::ByKernel`], which a caller knows otherwise.
+    pub fn enter_kernel(&self) {
+        self.0.add(Word::Own(Own::Receives), 1);
+    }
+
+    fn peek_locked(&self, sink: &mut K::Sink, bytes: u64) -> Option<Received> {
+        let mut is_over = false;
+        loop {
+            let phase = self.phase();
+            if phase > Phase::Sdp {
+                return None;
+            }
+            let head = self.0.load(shared(Shared::Head));
+            let size = self.0.ring_bytes(IN);
+            let by_tcp = match self.place().next(phase, &self.marks(), head, size) {
+                Err(broken) => return Some(Received::Broken(broken)),
+                Ok(Next::Tcp { most }) => {
+                    let bytes = bytes.min(most.unwrap_or(bytes));
+                    match self.0.peek(sink, 0, bytes) {
+                        // W has changed over before it ended
+                        Ok(0) if phase < Phase::Sdp && self.phase() != phase => continue,
+                        Ok(0) => return Some(self.end(false)),
+                        Ok(peeked) if most != Some(peeked) => {
+                            return Some(Received::Bytes(peeked));
+                        }
+                        Ok(peeked) => peeked,
+                        Err(error) => return Some(self.refused(error)),
+                    }
+                }
+                Ok(Next::Sdp { .. }) => 0,
+                Ok(Next::PassOver { .. }) => return None,
+                Ok(Next::Empty) if self.own(Own::Ended) == 0 => return Some(Received::Nothing),
+                Ok(Next::Empty) if !is_over => {
+                    is_over = true;
+                    continue;
+                }
+                Ok(Next::Empty) => {
+                    return Some(match self.0.peek(sink, 0, bytes) {
+                        Ok(0) => self.end(self.has_left_unread()),
+                        Ok(_) => self.beyond_offset(),
+                        Err(error) => self.refused(error),
+                    });
+                }
+            };
+            // what TCP has of the rest, then the ring
+            let there = head.wrapping_sub(self.own(Own::FromSdp)).min(size);
+            let from_ring = there.min(bytes - by_tcp);
+            self.copy(sink, by_tcp, from_ring);
+            return Some(Received::Bytes(by_tcp + from_ring));
+        }
+    }
+
     /// After the kernel has received for [`Received::ByKernel`], or has refused. Whoever waits in
     /// the kernel for this connection's bytes, in poll(2) say, enters and leaves in the same way.
     pub fn leave_kernel(&self) {
@@ -463,11 +535,7 @@ impl<K: Kernel> Reader<'_, K> {
         }
         match self.0.receive(sink, to, bytes) {
             Ok(0) => Some(self.end(self.has_left_unread())),
-            Ok(_) => {
-                let offset = self.marks().offset;
-                let taken = self.own(Own::FromTcp).saturating_add(1);
-                Some(Received::Broken(Broken::Offset { offset, taken }))
-            }
+            Ok(_) => Some(self.beyond_offset()),
             Err(error) => Some(self.refused(error)),
         }
     }
@@ -477,6 +545,14 @@ impl<K: Kernel> Reader<'_, K> {
     fn is_peer_gone(&self) -> bool {
         let ended = self.own(Own::Ended);
         ended & CONNECTION_OVER != 0 || ended != 0 && ended & SHUT == 0
+    }
+
+    /// TCP has bytes behind those that it carried before SDP.
+    #[cold]
+    fn beyond_offset(&self) -> Received {
+        let offset = self.marks().offset;
+        let taken = self.own(Own::FromTcp).saturating_add(1);
+        Received::Broken(Broken::Offset { offset, taken })
     }
 
     /// A peer that has died has left bytes unread in the ring that it read, whoever goes on by TCP
@@ -517,6 +593,14 @@ impl<K: Kernel> Reader<'_, K> {
 
     /// Copies out of the ring, and gives the room back.
     fn read(&self, sink: &mut K::Sink, to: u64, bytes: u64) {
+        self.copy(sink, to, bytes);
+        let tail = self.own(Own::FromSdp);
+        self.0.store(Word::Own(Own::FromSdp), tail + bytes);
+        self.0.store(shared(Shared::Tail), tail + bytes);
+    }
+
+    /// Copies out of the ring.
+    fn copy(&self, sink: &mut K::Sink, to: u64, bytes: u64) {
         let size = self.0.ring_bytes(IN);
         let tail = self.own(Own::FromSdp);
         // written before the head that was seen
@@ -527,8 +611,6 @@ impl<K: Kernel> Reader<'_, K> {
         if bytes > first {
             self.0.take(0, sink, to + first, bytes - first);
         }
-        self.0.store(Word::Own(Own::FromSdp), tail + bytes);
-        self.0.store(shared(Shared::Tail), tail + bytes);
     }
 }
 

@@ -439,3 +439,49 @@ fn a_sleeper_sees_no_ring_of_one_that_gave_up() {
     assert!(!Reader(&r).has_bytes());
     assert_eq!(r.me(), ME);
 }
+
+/// All that one look ahead gives.
+fn peek(r: &Side, most: u64) -> Option<(Received, Vec<u8>)> {
+    let mut sink = Vec::new();
+    let received = Reader(r).peek(&mut sink, most)?;
+    Some((received, sink))
+}
+
+#[test]
+fn a_look_ahead_spans_the_rest_in_tcp_and_the_ring() {
+    let (w, r) = over(b"ab");
+    assert_eq!(send(&w, b"tuv"), Sent::Bytes(3));
+    assert_eq!(peek(&r, 1), Some(bytes(b"a")));
+    assert_eq!(peek(&r, 2), Some(bytes(b"ab")));
+    assert_eq!(peek(&r, 4), Some(bytes(b"abst")));
+    assert_eq!(peek(&r, 100), Some(bytes(b"abstuv")));
+    assert_eq!(receive(&r), bytes(b"ab"));
+    assert_eq!(peek(&r, 100), Some(bytes(b"stuv")));
+    assert_eq!(r.word(Word::Shared(Way::In, Shared::Tail)), 0);
+    assert_eq!(receive(&r), bytes(b"stuv"));
+    assert_eq!(
+        peek(&r, 100).map(|(found, _)| found),
+        Some(Received::Nothing)
+    );
+    // the ring's end and its beginning
+    for text in [b"0123456789".as_slice(), b"abcdefghij"] {
+        assert_eq!(send(&w, text), Sent::Bytes(10));
+        assert_eq!(peek(&r, 100), Some(bytes(text)));
+        assert_eq!(receive(&r), bytes(text));
+    }
+    w.end();
+    Service(&r).look(PEER_ENDED);
+    assert_eq!(peek(&r, 100), Some(bytes(b"")));
+}
+
+#[test]
+fn nothing_is_looked_at_in_a_ring_whose_bytes_come_by_tcp() {
+    let (w, r) = over(b"");
+    assert!(Writer(&w).go_back());
+    assert_eq!(peek(&r, 100), None);
+    assert_eq!(Reader(&r).give_up(), Ok(true));
+    assert_eq!(
+        peek(&r, 100).map(|(found, _)| found),
+        Some(Received::ByKernel)
+    );
+}

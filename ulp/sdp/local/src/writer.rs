@@ -4,7 +4,7 @@ use crate::error::{self, EAGAIN, EINTR};
 use crate::lock::{Held, is_mine};
 use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, Shared, Way, Word};
 use crate::wake::{self, told};
-use ferriband_sdp_proto::change::{Phase, may_change};
+use ferriband_sdp_proto::change::{Phase, can_change, may_change};
 
 const OUT: Way = Way::Out;
 
@@ -224,20 +224,26 @@ impl<K: Kernel> Writer<'_, K> {
         self.0.store(gate, 1);
         self.0.fence();
         // who is inside the kernel may fill its queue yet
-        let changed = self.own(Own::Sends) == 0 && self.fits() && {
-            self.0.store(shared(Shared::Offset), self.0.sent());
-            let (ready, sdp) = (Phase::Ready as u64, Phase::Sdp as u64);
+        let changed = self.own(Own::Sends) == 0 && {
+            let (unacknowledged, most) = self.0.send_queue();
+            let ring = self.0.ring_bytes(OUT);
             // R may have withdrawn meanwhile
-            self.0.exchange(shared(Shared::Phase), ready, sdp).is_ok()
+            let to = |phase: Phase| {
+                let (ready, phase) = (Phase::Ready as u64, phase as u64);
+                self.0.exchange(shared(Shared::Phase), ready, phase).is_ok()
+            };
+            if !can_change(most, ring) {
+                // R need not look at both
+                to(Phase::Done)
+            } else if may_change(unacknowledged, most, ring) {
+                self.0.store(shared(Shared::Offset), self.0.sent());
+                to(Phase::Sdp)
+            } else {
+                false
+            }
         };
         self.0.store(gate, 0);
         changed
-    }
-
-    /// The kernel will take a copy of the whole ring, if it has to.
-    fn fits(&self) -> bool {
-        let (unacknowledged, most) = self.0.send_queue();
-        may_change(unacknowledged, most, self.0.ring_bytes(OUT))
     }
 
     /// Writes to the ring. None if the direction has changed.

@@ -16,6 +16,7 @@ mod programs;
 mod raw;
 mod real;
 mod sockets;
+mod splicing;
 mod waiting;
 
 use ferriband_sdp_socket::process::{Cause, Process};

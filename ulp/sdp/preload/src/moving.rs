@@ -5,6 +5,7 @@ use crate::{only_by_kernel, only_by_kernel_for, quietly, real, set_errno, stream
 use ferriband_sdp_socket::process::{Begun, Cause, Process, Ticket};
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
 
 type Size = libc::size_t;
 type Answer = libc::ssize_t;
@@ -14,7 +15,7 @@ const MOST_PARTS: usize = 1024;
 
 /// Ends what was begun.
 #[inline]
-fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
+pub(crate) fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
     match begun {
         Begun::Plain => real(),
         Begun::Kernel(ticket) => {
@@ -53,13 +54,6 @@ extern "C" fn cancelled(ticket: *mut c_void) {
     // SAFETY: `inside` has given the address of its own.
     let ticket = unsafe { *ticket.cast::<Ticket>() };
     quietly((), || ticket.end(-1));
-}
-
-/// Before a call that sends in a way that only the kernel has.
-fn sends_by_kernel(number: c_int) {
-    if let Some(process) = stream(number) {
-        quietly((), || process.sends_by_kernel(number));
-    }
 }
 
 /// Before a call that receives in a way that only the kernel has. False: it is to fail, and errno
@@ -563,7 +557,29 @@ unsafe fn gives_away(message: *const libc::msghdr) {
     }
 }
 
-/// sendmmsg(2): several messages to a stream are the kernel's.
+/// What so many messages have come to: an error of a later one is told by the next call.
+fn counted(done: c_uint) -> c_int {
+    match done {
+        0 => -1,
+        done => c_int::try_from(done).unwrap_or(c_int::MAX),
+    }
+}
+
+/// Bytes of a message's parts.
+///
+/// # Safety
+/// A message of the program's, whose parts the kernel has read.
+unsafe fn message_length(message: *const libc::msghdr) -> usize {
+    // SAFETY: the caller's promise.
+    let (parts, count) = unsafe { ((*message).msg_iov, (*message).msg_iovlen) };
+    let lengths = (0..count).map(|at| {
+        // SAFETY: the caller's promise.
+        unsafe { (*parts.add(at)).iov_len }
+    });
+    lengths.fold(0, usize::saturating_add)
+}
+
+/// sendmmsg(2): to a stream, message by message, as the kernel does.
 ///
 /// # Safety
 /// As of the C function.
@@ -574,19 +590,41 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    sends_by_kernel(number);
-    if Process::there().is_some() && !messages.is_null() {
-        for at in 0..count.min(MOST_PARTS as c_uint) as usize {
+    let count = count.min(MOST_PARTS as c_uint);
+    let bytes = count as usize * size_of::<libc::mmsghdr>();
+    let is_good = Process::there().is_some() && Process::can_read(messages.cast(), bytes);
+    if is_good && stream(number).is_some() {
+        for at in 0..count {
+            // SAFETY: the caller's promise.
+            let message = unsafe { messages.add(at as usize) };
+            // SAFETY: as above.
+            let sent = unsafe { sendmsg(number, &raw const (*message).msg_hdr, flags) };
+            let Ok(sent) = usize::try_from(sent) else {
+                return counted(at);
+            };
+            // SAFETY: as above.
+            unsafe { (*message).msg_len = sent as c_uint };
+            // SAFETY: as above; it was sent.
+            if sent < unsafe { message_length(&raw const (*message).msg_hdr) } {
+                return counted(at + 1);
+            }
+        }
+        return c_int::try_from(count).unwrap_or(c_int::MAX);
+    }
+    if is_good {
+        for at in 0..count as usize {
             // SAFETY: the caller's promise.
             unsafe { gives_away(&raw const (*messages.add(at)).msg_hdr) };
         }
+    } else {
+        only_by_kernel(number);
     }
     real::call!(-1, fn sendmmsg(
         number => c_int, messages => *mut libc::mmsghdr, count => c_uint, flags => c_int
     ) -> c_int)
 }
 
-/// recvmmsg(2): as [`sendmmsg`].
+/// recvmmsg(2): from a stream, message by message, as the kernel does.
 ///
 /// # Safety
 /// As of the C function.
@@ -598,13 +636,68 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     time: *mut libc::timespec,
 ) -> c_int {
-    if !receives_by_kernel(number, flags) {
-        return -1;
+    let count = count.min(MOST_PARTS as c_uint);
+    let bytes = count as usize * size_of::<libc::mmsghdr>();
+    let is_good = |at: *const c_void, bytes| at.is_null() || Process::can_read(at, bytes);
+    let is_stream = stream(number).is_some();
+    if !is_stream
+        || !Process::can_read(messages.cast(), bytes)
+        || !is_good(time.cast(), size_of::<libc::timespec>())
+    {
+        if is_stream {
+            only_by_kernel(number);
+        }
+        return real::call!(-1, fn recvmmsg(
+            number => c_int, messages => *mut libc::mmsghdr, count => c_uint, flags => c_int,
+            time => *mut libc::timespec
+        ) -> c_int);
     }
-    real::call!(-1, fn recvmmsg(
-        number => c_int, messages => *mut libc::mmsghdr, count => c_uint, flags => c_int,
-        time => *mut libc::timespec
-    ) -> c_int)
+    // SAFETY: the caller's promise.
+    let limit = match unsafe { time.as_ref() } {
+        None => None,
+        Some(time) => match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+            (Ok(seconds), Ok(nanos)) if nanos < 1_000_000_000 => {
+                Some(Duration::new(seconds, nanos))
+            }
+            _ => {
+                set_errno(libc::EINVAL);
+                return -1;
+            }
+        },
+    };
+    let begun = Instant::now();
+    let mut now = flags & !libc::MSG_WAITFORONE;
+    let mut done = 0;
+    while done < count {
+        // SAFETY: the caller's promise.
+        let message = unsafe { messages.add(done as usize) };
+        // SAFETY: as above.
+        let received = unsafe { recvmsg(number, &raw mut (*message).msg_hdr, now) };
+        if received < 0 {
+            break;
+        }
+        // SAFETY: as above.
+        unsafe { (*message).msg_len = received as c_uint };
+        done += 1;
+        if flags & libc::MSG_WAITFORONE != 0 {
+            now |= libc::MSG_DONTWAIT;
+        }
+        // looked at behind each message only, as the kernel does
+        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            break;
+        }
+    }
+    if let Some(limit) = limit
+        && done > 0
+    {
+        let left = limit.saturating_sub(begun.elapsed());
+        // SAFETY: it was read above.
+        unsafe {
+            (*time).tv_sec = left.as_secs().cast_signed();
+            (*time).tv_nsec = i64::from(left.subsec_nanos());
+        }
+    }
+    if count == 0 { 0 } else { counted(done) }
 }
 
 macro_rules! with_flags {
@@ -740,33 +833,6 @@ sends_files! {
     sendfile;
     /// sendfile(2), by its name for large files.
     sendfile64;
-}
-
-/// splice(2): streams are the kernel's.
-///
-/// # Safety
-/// As of the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn splice(
-    from: c_int,
-    from_at: *mut libc::off64_t,
-    to: c_int,
-    to_at: *mut libc::off64_t,
-    length: Size,
-    flags: c_uint,
-) -> Answer {
-    let wait = match flags & libc::SPLICE_F_NONBLOCK {
-        0 => 0,
-        _ => libc::MSG_DONTWAIT,
-    };
-    if !receives_by_kernel(from, wait) {
-        return -1;
-    }
-    sends_by_kernel(to);
-    real::call!(-1, fn splice(
-        from => c_int, from_at => *mut libc::off64_t, to => c_int, to_at => *mut libc::off64_t,
-        length => Size, flags => c_uint
-    ) -> Answer)
 }
 
 macro_rules! of_block {

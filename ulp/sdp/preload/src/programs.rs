@@ -196,6 +196,19 @@ pub extern "C" fn vfork() -> libc::pid_t {
     real::call!(-1, fn fork() -> libc::pid_t)
 }
 
+/// MCL_ONFAULT.
+const ON_FAULT: c_int = 4;
+
+/// mlockall(2). What this library has reserved is 900 MiB of which little is ever touched: pages
+/// that are not there are locked when they come. Where nothing was reserved nothing will be, and
+/// the program's sockets stay TCP.
+#[unsafe(no_mangle)]
+pub extern "C" fn mlockall(flags: c_int) -> c_int {
+    let reserved = quietly(false, Process::locks_memory);
+    let flags = if reserved { flags | ON_FAULT } else { flags };
+    real::call!(-1, fn mlockall(flags => c_int) -> c_int)
+}
+
 /// The C library's function of this name.
 macro_rules! behind {
     ($name:literal) => {{

@@ -1,6 +1,6 @@
 //! syscall(2): calls that have an entry here are that entry's.
 
-use crate::{moving, numbers, options, programs, real, set_errno, sockets, waiting};
+use crate::{moving, numbers, options, programs, real, set_errno, sockets, splicing, waiting};
 use ferriband_sdp_socket::process::Process;
 use std::ffi::{c_int, c_long, c_uint, c_ulong};
 
@@ -148,7 +148,7 @@ unsafe fn served(call: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long>
             libc::SYS_sendfile => {
                 moving::sendfile(number, b as c_int, pointer(c).cast(), d) as c_long
             }
-            libc::SYS_splice => moving::splice(
+            libc::SYS_splice => splicing::splice(
                 number,
                 pointer(b).cast(),
                 c as c_int,

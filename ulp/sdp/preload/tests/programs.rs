@@ -267,6 +267,11 @@ fn time_limits_and_looks_ahead() {
 }
 
 #[test]
+fn looks_ahead_and_several_messages() {
+    same("peeks", "");
+}
+
+#[test]
 fn sendfile_and_splice() {
     same("sendfile", "");
 }

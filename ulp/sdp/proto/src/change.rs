@@ -206,6 +206,11 @@ pub fn may_change(unacknowledged_bytes: u64, send_buffer_bytes: u64, buffer: u64
     unacknowledged_bytes + buffer <= send_buffer_bytes / 2
 }
 
+/// Whether W may ever change over with such a buffer: if not, it is TCP's for good.
+pub fn can_change(send_buffer_bytes: u64, buffer: u64) -> bool {
+    may_change(0, send_buffer_bytes, buffer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

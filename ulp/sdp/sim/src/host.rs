@@ -476,6 +476,16 @@ impl Kernel for Host<'_> {
         self.tcp_receive(sink, to, most)
     }
 
+    fn peek(&self, sink: &mut Vec<Tag>, to: u64, most: u64) -> Result<u64, Errno> {
+        if !self.locked_step() {
+            return Err(EAGAIN);
+        }
+        let tags = self.tcp.borrow_mut().peek(self.side, most)?;
+        sink.truncate(to as usize);
+        sink.extend(&tags);
+        Ok(tags.len() as u64)
+    }
+
     fn pass_over(&self, most: u64) -> Result<u64, Errno> {
         if !self.locked_step() {
             return Err(EAGAIN);

@@ -143,6 +143,16 @@ impl Tcp {
         Err(EAGAIN)
     }
 
+    /// recv(2) with MSG_PEEK.
+    pub fn peek(&mut self, side: usize, most: u64) -> Result<Vec<Tag>, Errno> {
+        let queue = &self.directions[1 - side].queue;
+        if queue.is_empty() || most == 0 {
+            return self.receive(side, 0);
+        }
+        let bytes = queue.len().min(most as usize);
+        Ok(queue.iter().take(bytes).copied().collect())
+    }
+
     /// SO_ERROR, which takes it.
     pub fn take_error(&mut self, side: usize) -> Option<Errno> {
         self.sockets[side].error.take()

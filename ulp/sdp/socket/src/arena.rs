@@ -18,9 +18,11 @@
 //! in a map of bits that may forget one, if a process dies between two steps; when the map has none
 //! left, all states are looked through and what nobody holds is given back.
 
-use crate::holder::{HOLDERS, place};
+use crate::holder::{HOLDERS, NAMELESS_PLACE, place};
+use crate::own::Turn;
 use crate::pages::{Pages, Seen};
 use crate::record::Record;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -93,6 +95,9 @@ impl Arena {
     /// # Errors
     /// NOMEM.
     pub fn create() -> Result<Self, Errno> {
+        if all_is_counted() {
+            return Self::with(FEW_RECORDS);
+        }
         Self::with(RECORDS).or_else(|_| Self::with(FEW_RECORDS))
     }
 
@@ -157,6 +162,10 @@ impl Arena {
     }
 
     fn clear(&self, place: u32, index: u32) {
+        // others of them may hold it
+        if place == NAMELESS_PLACE {
+            return;
+        }
         let word = self.row_word(place, index / 64);
         word.fetch_and(!bit(index), Ordering::SeqCst);
     }
@@ -229,19 +238,21 @@ impl Arena {
         if alone {
             return self.free(taken);
         }
-        self.give_back(taken, Some(mine), living)
+        self.give_back(taken, others_than(mine), living)
     }
 
     /// Whether another process holds the record.
     pub fn others_hold(&self, who: Holder, taken: Taken, living: &impl Living) -> bool {
         let alone = self.record(taken.index).owner.load(Ordering::Acquire) == who.as_owner();
-        !alone && self.is_held(taken.index, Some(place(who.number)), living)
+        !alone && self.is_held(taken.index, others_than(place(who.number)), living)
     }
 
     /// Whether another process holds a record that this process does not; one that nobody holds,
     /// since its last holder died, is given back.
     pub fn is_held_elsewhere(&self, who: Holder, taken: Taken, living: &impl Living) -> bool {
-        self.is(taken) && !self.give_back(taken, Some(place(who.number)), living) && self.is(taken)
+        self.is(taken)
+            && !self.give_back(taken, others_than(place(who.number)), living)
+            && self.is(taken)
     }
 
     /// Holds a record that another process holds. False if nobody held it any more.
@@ -273,7 +284,7 @@ impl Arena {
             let bits = self.row_word(from, word).load(Ordering::SeqCst);
             // a row that has nothing there stays untouched
             if bits != 0 {
-                self.row_word(to, word).store(bits, Ordering::SeqCst);
+                self.row_word(to, word).fetch_or(bits, Ordering::SeqCst);
             }
         }
         self.header().forks.fetch_add(1, Ordering::SeqCst);
@@ -415,6 +426,25 @@ impl Arena {
             }
         }
     }
+}
+
+/// Whether the kernel counts all that is reserved as used (vm.overcommit_memory is 2).
+fn all_is_counted() -> bool {
+    let (path, flags) = (
+        c"/proc/sys/vm/overcommit_memory",
+        OFlags::RDONLY | OFlags::CLOEXEC,
+    );
+    let _turn = Turn::begin();
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
+        return false;
+    };
+    let mut text = [0; 1];
+    rustix::io::read(&file, &mut text) == Ok(1) && text == *b"2"
+}
+
+/// Who is left out where others than this process are looked for.
+fn others_than(mine: u32) -> Option<u32> {
+    (mine != NAMELESS_PLACE).then_some(mine)
 }
 
 fn bit(index: u32) -> u64 {

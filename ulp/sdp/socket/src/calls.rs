@@ -121,7 +121,7 @@ impl Progress {
     }
 
     /// What has become of the sleep. An error, if it is to end the call.
-    fn wake_up(&mut self, patience: &mut Patience<'_>) -> Option<i32> {
+    pub(crate) fn wake_up(&mut self, patience: &mut Patience<'_>) -> Option<i32> {
         let woken = self.woken.take()?;
         if let Some(vain) = self.vain.take() {
             vain.slept();
@@ -263,23 +263,37 @@ pub fn receive(
             Received::Broken(_) => return Answer::Error(libc::EIO),
             Received::Nothing => {}
         }
-        let end = match patience() {
-            Ok(end) => end,
-            Err(errno) => return Answer::Error(errno),
-        };
-        if let Some(value) = progress.wants.take() {
-            let want = Word::Shared(Way::In, Shared::WantBytes);
-            return progress.sleep(call, want, value, end);
-        }
-        // before SDP carries the direction the kernel's bytes are waited for as well
-        let by_ring = reader.phase() == Phase::Sdp;
-        if by_ring {
-            progress.vain = spin::look(For::Bytes, end, || reader.has_bytes());
-        }
-        if progress.vain.is_some() || !by_ring {
-            progress.wants = Some(reader.want_bytes(FUTEX));
+        if let Some(answer) = wait_for_bytes(call, false, progress, patience) {
+            return answer;
         }
     }
+}
+
+/// Nothing has come, or, if there are `some` bytes, too little. None: the call looks again.
+pub(crate) fn wait_for_bytes(
+    call: Call<'_, '_>,
+    some: bool,
+    progress: &mut Progress,
+    patience: &mut Patience<'_>,
+) -> Option<Answer> {
+    let reader = Reader(&call);
+    let end = match patience() {
+        Ok(end) => end,
+        Err(errno) => return Some(Answer::Error(errno)),
+    };
+    if let Some(value) = progress.wants.take() {
+        let want = Word::Shared(Way::In, Shared::WantBytes);
+        return Some(progress.sleep(call, want, value, end));
+    }
+    // before SDP carries the direction the kernel's bytes are waited for as well
+    let looks = !some && reader.phase() == Phase::Sdp;
+    if looks {
+        progress.vain = spin::look(For::Bytes, end, || reader.has_bytes());
+    }
+    if progress.vain.is_some() || !looks {
+        progress.wants = Some(reader.want_bytes(FUTEX));
+    }
+    None
 }
 
 /// All steps of a call, with sleeps that cannot be cancelled.

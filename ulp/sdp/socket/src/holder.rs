@@ -17,6 +17,9 @@
 //! lock, the child inherits the mapping, the parent gives it up. So there is no moment at which a
 //! child holds what it has inherited and does not live. A child that was made by the system call
 //! finds its number wiped, and takes one at its first need.
+//!
+//! A process for which there is no place, and which has inherited connections, goes on with them as
+//! one of the *nameless*, who share a number. What they hold is never given back.
 
 use crate::numbers::once;
 use crate::own::{Own, Turn};
@@ -37,8 +40,11 @@ const INDEX_BITS: u32 = 12;
 const PAGE: usize = 4096;
 /// Of how often a place was taken, so much is told apart.
 const TIMES: u32 = 1 << (32 - INDEX_BITS);
-/// Who has no number: nobody can tell whether it lives.
-const NAMELESS: u64 = u32::MAX as u64;
+/// The number of all processes that have found no place and hold what they have inherited. Nobody
+/// can tell whether one of them lives: they do.
+pub const NAMELESS: u32 = u32::MAX;
+/// Their place, which no other has.
+pub const NAMELESS_PLACE: u32 = HOLDERS - 1;
 
 /// The place of a holder in the table.
 #[inline]
@@ -152,7 +158,7 @@ impl Family {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let _turn = Turn::begin();
         let file = rustix::fs::open(name.as_bytes(), flags, Mode::empty())?;
-        let taken = (0..HOLDERS).find_map(|at| match raw::lock_byte(file.as_fd(), at) {
+        let taken = (0..NAMELESS_PLACE).find_map(|at| match raw::lock_byte(file.as_fd(), at) {
             Ok(()) => Some(Ok(at)),
             Err(Errno::AGAIN | Errno::ACCESS) => None,
             Err(other) => Some(Err(other)),
@@ -171,6 +177,12 @@ impl Family {
         let holder = times << INDEX_BITS | at;
         entry.holder.store(holder, Ordering::SeqCst);
         Ok(Reserved { holder, mapping })
+    }
+
+    /// This process has no place, and holds what it has inherited.
+    pub(crate) fn install_nameless(&self) {
+        let mine = &self.me().holder;
+        let _ = mine.compare_exchange(0, NAMELESS, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Makes the number this process's own, if it has none; else gives it back. Gives the number
@@ -209,14 +221,26 @@ impl Family {
         let _ = unsafe { rustix::mm::munmap(reserved.mapping.as_ptr().cast(), PAGE) };
     }
 
+    /// Takes all places that are free, as long as what it gives is open.
+    #[cfg(test)]
+    pub fn fill(&self) -> std::os::fd::OwnedFd {
+        let name = format!("/proc/self/fd/{}", self.file.number());
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(name, flags, Mode::empty()).expect("/proc");
+        for at in 0..HOLDERS {
+            let _ = raw::lock_byte(file.as_fd(), at);
+        }
+        file
+    }
+
     /// Whether the process that has this place in the table lives. If nobody can tell, it does.
     pub fn place_lives(&self, place: u32) -> bool {
-        raw::byte_is_locked(self.file.as_fd(), place).unwrap_or(true)
+        place == NAMELESS_PLACE || raw::byte_is_locked(self.file.as_fd(), place).unwrap_or(true)
     }
 
     /// Whether the holder lives.
     pub fn lives(&self, holder: u32) -> bool {
-        if u64::from(holder) == NAMELESS {
+        if holder == NAMELESS {
             return true;
         }
         let number = &self.entry(place(holder)).holder;
@@ -261,6 +285,9 @@ fn new_thread(register: impl FnOnce(&Family) -> Result<u32, Errno>) -> u64 {
             0 => register(family)?,
             holder => holder,
         };
+        if holder == NAMELESS {
+            return Ok(nameless());
+        }
         let number = family.me().threads.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(u64::from(holder) << 32 | u64::from(number & (i32::MAX as u32)))
     });
@@ -269,11 +296,14 @@ fn new_thread(register: impl FnOnce(&Family) -> Result<u32, Errno>) -> u64 {
             THREAD.set(thread);
             thread
         }
-        Err(_) => {
-            let thread = rustix::thread::gettid().as_raw_nonzero().get();
-            NAMELESS << 32 | u64::from(thread.cast_unsigned())
-        }
+        Err(_) => nameless(),
     }
+}
+
+/// The kernel's number of the thread, since processes share the upper half.
+fn nameless() -> u64 {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    u64::from(NAMELESS) << 32 | u64::from(thread.cast_unsigned())
 }
 
 /// Whether the process of a thread lives, by the thread's number ([`crate::table::thread`]).

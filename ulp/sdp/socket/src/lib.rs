@@ -17,6 +17,7 @@ pub mod meet;
 pub mod numbers;
 pub mod own;
 mod pages;
+mod parts;
 pub mod process;
 mod raw;
 pub mod ready;

@@ -372,6 +372,13 @@ impl Kernel for Call<'_, '_> {
         })
     }
 
+    fn peek(&self, sink: &mut [libc::iovec], to: u64, most: u64) -> Result<u64, Errno> {
+        let (parts, _) = crate::parts::window(sink, to, most);
+        // SAFETY: memory of the program that it wants written.
+        let peeked = unsafe { tcp::peek(self.socket(), &parts) };
+        peeked.map(|peeked| peeked as u64).map_err(errno)
+    }
+
     fn pass_over(&self, most: u64) -> Result<u64, Errno> {
         let mut nowhere = [0_u8; 4096];
         let most = (most as usize).min(nowhere.len());

@@ -4,8 +4,9 @@
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::process::Resource;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Who sees what is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +17,26 @@ pub(crate) enum Seen {
     Copied,
     /// This process; a child begins with zeros, however it was forked.
     Wiped,
+}
+
+/// With a lower limit on the address space (RLIMIT_AS) nothing is reserved: it is the program's.
+const LEAST_SPACE: u64 = 16 << 30;
+
+/// The program locks all of its memory.
+static IS_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Before the program locks all of its memory, what it will map included: nothing more is reserved.
+/// Gives whether something was.
+pub(crate) fn lock_all() -> bool {
+    IS_LOCKED.store(true, Ordering::SeqCst);
+    IS_RESERVED.load(Ordering::SeqCst)
+}
+
+static IS_RESERVED: AtomicBool = AtomicBool::new(false);
+
+fn may_reserve() -> bool {
+    let space = rustix::process::getrlimit(Resource::As).current;
+    space.is_none_or(|space| space >= LEAST_SPACE) && !IS_LOCKED.load(Ordering::SeqCst)
 }
 
 /// Such memory.
@@ -34,8 +55,12 @@ impl Pages {
     /// Reserves it.
     ///
     /// # Errors
-    /// NOMEM; INVAL if the kernel cannot wipe memory in a child (Linux 4.14).
+    /// NOMEM, also where the program would lack what is reserved; INVAL if the kernel cannot wipe memory in a child (Linux 4.14).
     pub fn reserve(bytes: usize, seen: Seen) -> Result<Self, Errno> {
+        if !may_reserve() {
+            return Err(Errno::NOMEM);
+        }
+        IS_RESERVED.store(true, Ordering::SeqCst);
         let kind = match seen {
             Seen::ByChildren => MapFlags::SHARED,
             Seen::Copied | Seen::Wiped => MapFlags::PRIVATE,

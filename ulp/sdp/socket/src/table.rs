@@ -18,7 +18,7 @@
 //! rest that lay in the ring is lost.
 
 use crate::arena::{Arena, Holder, Living, Taken};
-use crate::holder::Family;
+use crate::holder::{Family, NAMELESS};
 use crate::link::Link;
 use crate::numbers::{Kind, Numbers, once};
 use crate::own;
@@ -421,7 +421,8 @@ impl Table {
         if !(0..crate::numbers::NUMBERS).contains(&number) {
             return None;
         }
-        let holder = self.named()?;
+        // one of those that have no place has no records but those that it has inherited
+        let holder = self.named().filter(|holder| *holder != NAMELESS)?;
         let taken = self.arena.take(self.who(), self.family)?;
         self.generation(taken.index)
             .store(taken.generation, Ordering::Relaxed);
@@ -688,6 +689,14 @@ impl Table {
     /// a number whose record is another's by now is plain.
     fn reconcile(&self, who: Holder) {
         let mine = |counts: u64| counts >> WHOSE == u64::from(who.number);
+        if who.number == NAMELESS {
+            // its parent may be one of them
+            for (_, kind) in self.numbers.known(0..=i32::MAX) {
+                if let Kind::Stream(index) = kind {
+                    self.line(index).store(0, Ordering::Release);
+                }
+            }
+        }
         for (number, kind) in self.numbers.known(0..=i32::MAX) {
             let Kind::Stream(index) = kind else {
                 continue;
@@ -702,6 +711,9 @@ impl Table {
             let begin = u64::from(who.number) << WHOSE;
             let counts = if mine(counts) { counts } else { begin };
             line.store(counts + NUMBER, Ordering::Release);
+        }
+        if who.number == NAMELESS {
+            return;
         }
         for index in self.arena.held(who.number) {
             let line = self.line(index);

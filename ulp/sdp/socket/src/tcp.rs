@@ -154,6 +154,25 @@ pub unsafe fn receive(socket: BorrowedFd<'_>, to: *mut u8, length: usize) -> Res
     unsafe { system_call(libc::SYS_recvfrom, arguments) }.map(|received| received as usize)
 }
 
+/// recvmsg(2) with MSG_PEEK, without waiting.
+///
+/// # Errors
+/// As recvmsg(2).
+///
+/// # Safety
+/// The pieces may be written.
+pub unsafe fn peek(socket: BorrowedFd<'_>, parts: &[libc::iovec]) -> Result<usize, Errno> {
+    // SAFETY: of this structure zeros are a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_ptr().cast_mut();
+    message.msg_iovlen = parts.len();
+    let flags = (libc::MSG_DONTWAIT | libc::MSG_PEEK) as isize;
+    let at = &raw mut message as isize;
+    let arguments = [socket.as_raw_fd() as isize, at, flags, 0, 0, 0];
+    // SAFETY: the caller's promise, and a message of this frame.
+    unsafe { system_call(libc::SYS_recvmsg, arguments) }.map(|peeked| peeked as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -208,6 +208,18 @@ impl Kernel for Side {
         Ok(bytes.len() as u64)
     }
 
+    fn peek(&self, sink: &mut Vec<u8>, to: u64, most: u64) -> Result<u64, Errno> {
+        let from = 1 - self.side;
+        let queue = &self.world.queues.borrow()[from];
+        let bytes = (queue.len() as u64).min(most) as usize;
+        if bytes == 0 && !self.world.ended[from].get() {
+            return Err(EAGAIN);
+        }
+        sink.truncate(to as usize);
+        sink.extend(queue.range(..bytes));
+        Ok(bytes as u64)
+    }
+
     fn pass_over(&self, most: u64) -> Result<u64, Errno> {
         Ok(self.take_from_kernel(most)?.len() as u64)
     }

@@ -30,6 +30,9 @@ static int server(int fd, const char *mode)
     }
     CHECK(read_all(fd, head, 4) == 4);
     printf("server: %zu bytes by splice, %zu wrong, %s\n", spliced, wrong, head);
+    got = read_all(fd, bytes, LENGTH);
+    printf("server: %zu bytes out of a pipe, %zu wrong\n", got, differing(bytes, got, 1, 0));
+    CHECK(splice(fd, NULL, ends[1], NULL, PIECE, SPLICE_F_NONBLOCK) <= 0);
     printf("server: end %zd\n", splice(fd, NULL, ends[1], NULL, PIECE, 0));
     return 0;
 }
@@ -40,6 +43,27 @@ static void send_file(int fd, int file)
 
     while (at < LENGTH)
         CHECK(sendfile(fd, file, &at, LENGTH - (size_t)at) > 0);
+}
+
+/* Out of a pipe, piece by piece. */
+static void splice_in(int fd)
+{
+    int ends[2];
+
+    CHECK(pipe(ends) == 0 && splice(ends[0], NULL, fd, NULL, PIECE, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN);
+    for (size_t at = 0; at < LENGTH;) {
+        size_t length = LENGTH - at < 32768 ? LENGTH - at : 32768;
+
+        write_all(ends[1], bytes + at, length);
+        for (size_t done = 0; done < length;) {
+            ssize_t now = splice(ends[0], NULL, fd, NULL, length - done, SPLICE_F_MORE);
+
+            CHECK(now > 0);
+            done += (size_t)now;
+        }
+        at += length;
+    }
+    CHECK(close(ends[1]) == 0 && splice(ends[0], NULL, fd, NULL, PIECE, 0) == 0);
 }
 
 static int client(int fd, const char *mode)
@@ -54,6 +78,7 @@ static int client(int fd, const char *mode)
     send_file(fd, file);
     send_file(fd, file);
     write_all(fd, "tail", 4);
+    splice_in(fd);
     return 0;
 }
 

@@ -200,7 +200,7 @@ fn a_place_that_is_taken_again_is_not_its_old_holder() {
     for one in held {
         Family::give_up(one);
     }
-    assert!(family.lives(NAMELESS as u32), "nobody can tell");
+    assert!(family.lives(NAMELESS), "nobody can tell");
     // SAFETY: a number that is no descriptor.
     let none = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
     assert_eq!(raw::byte_is_locked(none, 0), Err(Errno::BADF));

@@ -8,12 +8,15 @@
 //! A call on a descriptor that is no stream costs two loads. Whatever is not served here is told
 //! with [`Process::only_by_kernel`] first: then the connection is TCP, and stays so.
 
+mod ahead;
 mod back;
 mod carried;
 mod closing;
 mod counters;
 mod fit;
 mod inherited;
+mod kernel;
+mod leaving;
 mod lock;
 mod memory;
 mod moving;
@@ -33,7 +36,7 @@ use crate::meet::message::Reason;
 use crate::meet::report::Why;
 use crate::numbers::{Kind, once};
 use crate::own::Event;
-use crate::pages::{Pages, Seen};
+use crate::pages::{self, Pages, Seen};
 use crate::table::{Pin, Table};
 use crate::{arena, diag};
 use lock::{Guard, Lock};
@@ -92,6 +95,12 @@ impl Process {
         process.table.when_alone(calls_have_ended);
         thread::watch_forks()?;
         Ok(process)
+    }
+
+    /// Before mlockall(2): nothing more is reserved in this process, which would be locked. Gives
+    /// whether something was, so that what was never touched is to be locked when it is.
+    pub fn locks_memory() -> bool {
+        pages::lock_all()
     }
 
     /// Whether memory that the program says it has can be read; if not, the kernel's call is to say

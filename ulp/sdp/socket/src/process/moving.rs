@@ -13,11 +13,13 @@ use super::{Process, socket};
 use crate::calls::{self, Answer, Nap, Progress};
 use crate::link::Call;
 use crate::meet::report::Cause;
+use crate::parts::{ahead, behind, length};
 use crate::raw::system_call;
+use crate::segment::RING_BYTES;
 use crate::table::{Open, Pin};
 use crate::tcp;
 use ferriband_host::wake::{self, Wait};
-use ferriband_sdp_local::{Own, Reader, Writer};
+use ferriband_sdp_local::{Own, Reader};
 use ferriband_sdp_proto::change::Phase;
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -154,12 +156,14 @@ impl Ticket {
 /// So much is sent at a time whose memory was looked at.
 const PIECE: u64 = 128 << 10;
 /// Of the memory of a receive so much is looked at though less is there.
-const FEW: u64 = 4096;
+pub(super) const FEW: u64 = 4096;
 
 /// Flags that a call on the ring obeys.
 const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR;
 const RECEIVE_FLAGS: i32 =
-    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL | libc::MSG_CMSG_CLOEXEC;
+    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL | libc::MSG_CMSG_CLOEXEC | AHEAD;
+/// Flags of a receive that leaves bytes, or throws them away.
+const AHEAD: i32 = libc::MSG_PEEK | libc::MSG_TRUNC;
 
 impl Process {
     /// send(2), write(2) and their like.
@@ -217,29 +221,7 @@ impl Process {
         }
     }
 
-    /// A call that moves bytes out of this stream in a way that only the kernel has: None if the
-    /// ring carries it.
-    pub fn send_by_kernel(&'static self, number: i32) -> Option<Begun> {
-        let Some(pin) = self.pin(number) else {
-            return Some(Begun::Plain);
-        };
-        loop {
-            if let Some(link) = pin.link()
-                && Writer(&link.on(socket(number))).phase() != Phase::Done
-            {
-                return None;
-            }
-            let word = pin.record().word(Own::Sends);
-            word.fetch_add(1, Ordering::SeqCst);
-            let gate = pin.record().word(Own::SendGate).load(Ordering::SeqCst);
-            if gate == 0 {
-                return Some(self.by_kernel(pin, Own::Sends));
-            }
-            word.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-
-    fn by_kernel(&'static self, pin: Pin<'static>, counted: Own) -> Begun {
+    pub(super) fn by_kernel(&'static self, pin: Pin<'static>, counted: Own) -> Begun {
         Begun::Kernel(Ticket {
             process: self,
             open: pin.keep_open(),
@@ -332,7 +314,7 @@ impl Process {
     ///
     /// # Errors
     /// Memory that cannot be written.
-    fn room(
+    fn place_for(
         call: Call<'_, 'static>,
         parts: &[libc::iovec],
         bytes: u64,
@@ -398,11 +380,23 @@ impl Process {
         };
         let bytes = length(parts);
         let flags = paused.flags;
+        // bytes that nobody wants have a place of their own
+        if flags & libc::MSG_TRUNC != 0 {
+            return self.throw_away(pin, bytes, paused);
+        }
         let call = link.on(socket(paused.number));
+        if flags & libc::MSG_PEEK != 0 {
+            let answer = {
+                let known = &mut paused.known;
+                let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+                self.look_ahead(&pin, call, parts, flags, &mut paused.progress, &mut patience)
+            };
+            return self.received(pin, parts, paused, answer);
+        }
         let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_DONTWAIT == 0;
         let mut done = paused.done;
         loop {
-            let mut rest = match Self::room(call, parts, bytes, done) {
+            let mut rest = match Self::place_for(call, parts, bytes, done) {
                 Ok(rest) => rest,
                 Err(()) if done > 0 => return Begun::Done(done as usize),
                 // the kernel answers as it does for TCP
@@ -451,6 +445,56 @@ impl Process {
             call,
             nap,
         })
+    }
+
+    /// What has come of a receive of which nothing was taken before.
+    fn received(
+        &'static self,
+        pin: Pin<'static>,
+        parts: &[libc::iovec],
+        paused: Paused,
+        answer: Answer,
+    ) -> Begun {
+        let Some(link) = pin.link() else {
+            return Begun::Plain;
+        };
+        match answer {
+            Answer::Sleep(nap) => self.sleep(pin, paused, nap),
+            Answer::Kernel(_) if link.kept().is_none() => self.by_kernel(pin, Own::Receives),
+            Answer::Kernel(_) => {
+                let call = link.on(socket(paused.number));
+                let received = by_pieces(parts, 0, |to, length| {
+                    move_piece(libc::SYS_recvfrom, call.socket(), to, length, paused.flags)
+                });
+                calls::received_by_kernel(call);
+                moved(0, received)
+            }
+            Answer::Bytes(bytes) => Begun::Done(bytes as usize),
+            Answer::Error(errno) => Begun::Failed(errno),
+        }
+    }
+
+    /// recv(2) with MSG_TRUNC: bytes are taken, or looked at, and no memory is written.
+    fn throw_away(&'static self, pin: Pin<'static>, bytes: u64, mut paused: Paused) -> Begun {
+        let Some(link) = pin.link() else {
+            return Begun::Plain;
+        };
+        let (call, flags) = (link.on(socket(paused.number)), paused.flags);
+        let most = bytes.min(RING_BYTES);
+        let mut nowhere = vec![0_u8; most as usize];
+        let mut parts = [libc::iovec {
+            iov_base: nowhere.as_mut_ptr().cast(),
+            iov_len: nowhere.len(),
+        }];
+        let answer = {
+            let (known, progress) = (&mut paused.known, &mut paused.progress);
+            let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+            match flags & libc::MSG_PEEK {
+                0 => calls::receive(call, &mut parts, most, progress, &mut patience),
+                _ => self.look_ahead(&pin, call, &mut parts, flags, progress, &mut patience),
+            }
+        };
+        self.received(pin, &parts, paused, answer)
     }
 
     /// How long a call sleeps: what the socket is set to when it first would.
@@ -506,44 +550,6 @@ fn sleeps(socket: BorrowedFd<'_>, option: i32) -> Result<Option<Duration>, i32> 
             Ok(wake::now().checked_add(time))
         }
     }
-}
-
-fn length(parts: &[libc::iovec]) -> u64 {
-    let lengths = parts.iter().map(|part| part.iov_len as u64);
-    lengths.fold(0, u64::saturating_add)
-}
-
-/// The parts of so many bytes.
-fn ahead(parts: &[libc::iovec], mut bytes: u64) -> Vec<libc::iovec> {
-    let mut cut = Vec::with_capacity(parts.len());
-    for part in parts {
-        let length = bytes.min(part.iov_len as u64);
-        bytes -= length;
-        cut.push(libc::iovec {
-            iov_len: length as usize,
-            ..*part
-        });
-        if bytes == 0 {
-            break;
-        }
-    }
-    cut
-}
-
-/// The parts behind so many bytes.
-fn behind(parts: &[libc::iovec], mut skip: u64) -> Vec<libc::iovec> {
-    let mut rest = Vec::with_capacity(parts.len());
-    for part in parts {
-        let cut = skip.min(part.iov_len as u64) as usize;
-        skip -= cut as u64;
-        if cut < part.iov_len {
-            rest.push(libc::iovec {
-                iov_base: part.iov_base.wrapping_byte_add(cut),
-                iov_len: part.iov_len - cut,
-            });
-        }
-    }
-    rest
 }
 
 /// Moves the parts behind `skip` bytes one by one, until one is not moved as a whole.

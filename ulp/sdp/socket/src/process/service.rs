@@ -11,7 +11,7 @@ use super::thread::start;
 use super::{Process, cookie, counters, report, socket};
 use crate::arena::Taken;
 use crate::calls;
-use crate::link::{Link, Told};
+use crate::link::Link;
 use crate::meet::client::ClientService;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
@@ -21,7 +21,7 @@ use crate::meet::{Met, News, No};
 use crate::own::{Event, Own};
 use crate::ready;
 use crate::segment::Role;
-use crate::table::{Last, Left, Pin};
+use crate::table::Pin;
 use ferriband_host::wake;
 use ferriband_sdp_local::{Reader, Service as Look, Writer};
 use ferriband_sdp_proto::change::Phase;
@@ -55,13 +55,13 @@ pub(super) struct Service {
     /// Until when it is taken for known whether the program has an io_uring, and whether it has.
     rings: Option<(Duration, bool)>,
     /// Sockets that may be taken over, by their cookies.
-    known: BTreeMap<u64, Known>,
+    pub(super) known: BTreeMap<u64, Known>,
     /// Connections with a link, by their records' indices.
-    carried: BTreeMap<u32, Carried>,
+    pub(super) carried: BTreeMap<u32, Carried>,
     /// Slots of connections that this process has closed and other processes hold.
-    away: Vec<(Taken, Slot)>,
+    pub(super) away: Vec<(Taken, Slot)>,
     /// At so many of these all are looked at.
-    most_away: usize,
+    pub(super) most_away: usize,
     /// Who has spoken for what is not his.
     strangers: Vec<Stranger>,
 }
@@ -70,17 +70,17 @@ pub(super) struct Service {
 pub(super) struct Port {
     pub family: Family,
     /// The records of its listeners.
-    listeners: Vec<u32>,
+    pub listeners: Vec<u32>,
     /// Open sockets that were accepted there and that peers may ask for.
-    accepted: usize,
+    pub accepted: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+pub(super) struct Known {
     taken: Taken,
-    number: i32,
+    pub number: i32,
     /// Where it was accepted.
-    port: Option<u16>,
+    pub port: Option<u16>,
 }
 
 impl Service {
@@ -177,7 +177,7 @@ impl Service {
         Ok(port)
     }
 
-    fn port(&mut self, port: u16) -> Option<&mut Port> {
+    pub(super) fn port(&mut self, port: u16) -> Option<&mut Port> {
         let mut ports = self.families.iter_mut();
         ports.find(|known| known.family.place().0 == port)
     }
@@ -335,57 +335,6 @@ impl Service {
         }
         if carried.kept.as_ref().is_some_and(Kept::may_close) {
             self.let_go(index);
-        }
-    }
-
-    /// A connection that was closed has nothing left to do.
-    fn let_go(&mut self, index: u32) {
-        let Some(carried) = self.carried.remove(&index) else {
-            return;
-        };
-        if let Some(socket) = carried.kept.as_ref().and_then(|kept| kept.link()?.kept()) {
-            self.delete(socket);
-        }
-        drop(carried.kept);
-        self.give_back(carried.slot);
-    }
-
-    /// Calls have ended that were in progress when their connections' last numbers were closed.
-    fn calls_have_ended(&mut self) {
-        let kept = self.carried.iter();
-        let kept = kept.filter(|(_, carried)| matches!(carried.kept, Some(Kept::Calls(..))));
-        let kept: Vec<_> = kept.map(|(index, _)| *index).collect();
-        for index in kept {
-            let Some(mut carried) = self.carried.remove(&index) else {
-                continue;
-            };
-            let is_over = match carried.kept.take() {
-                Some(Kept::Calls(pin, changing)) => match pin.into_last() {
-                    Ok(last) if last.others_hold() => {
-                        if let Some(socket) = last.link().and_then(Link::kept) {
-                            self.delete(socket);
-                        }
-                        self.go_away(&last, carried.slot.take());
-                        true
-                    }
-                    Ok(last) => {
-                        let kept = carried.kept.insert(Kept::Last(last));
-                        kept.may_close()
-                    }
-                    Err(pin) => {
-                        carried.kept = Some(Kept::Calls(pin, changing));
-                        false
-                    }
-                },
-                kept => {
-                    carried.kept = kept;
-                    false
-                }
-            };
-            self.carried.insert(index, carried);
-            if is_over {
-                self.let_go(index);
-            }
         }
     }
 
@@ -576,20 +525,20 @@ impl Service {
     }
 
     /// From now on the kernel tells of this socket.
-    fn add(&self, socket: BorrowedFd<'_>, index: u32) {
+    pub(super) fn add(&self, socket: BorrowedFd<'_>, index: u32) {
         if let Some(epoll) = &self.epoll {
             let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             let _ = epoll::add(epoll, socket, EventData::new_u64(index.into()), flags);
         }
     }
 
-    fn delete(&self, socket: BorrowedFd<'_>) {
+    pub(super) fn delete(&self, socket: BorrowedFd<'_>) {
         if let Some(epoll) = &self.epoll {
             let _ = epoll::delete(epoll, socket);
         }
     }
 
-    fn give_back(&mut self, slot: Option<Slot>) {
+    pub(super) fn give_back(&mut self, slot: Option<Slot>) {
         let Some(slot) = slot else {
             return;
         };
@@ -606,189 +555,6 @@ impl Service {
             }
         }
     }
-
-    /// A number was left, whose descriptor is still open.
-    pub fn left(&mut self, process: &'static Process, number: i32, left: Left<'static>) {
-        ready::closed(number, &left);
-        match left {
-            Left::Plain | Left::Own => {}
-            Left::Others(taken) => self.renumber(process, number, taken),
-            Left::Calls(pin) => match pin.into_last() {
-                Ok(last) => self.left_by_all(process, number, last),
-                Err(pin) => self.left_to_calls(process, number, pin),
-            },
-            Left::Last(last) => self.left_by_all(process, number, last),
-        }
-    }
-
-    /// The connection has another number from now on.
-    fn renumber(&mut self, process: &Process, number: i32, taken: Taken) {
-        let all = process.table.numbers().known(0..=i32::MAX);
-        let stream = crate::numbers::Kind::Stream(taken.index);
-        let mut others = all.filter(|(other, kind)| *kind == stream && *other != number);
-        let Some((other, _)) = others.next() else {
-            return;
-        };
-        if let Some(known) = self.known.get_mut(&cookie(number)) {
-            known.number = other;
-        }
-        if let Some(carried) = self.carried.get_mut(&taken.index)
-            && carried.number == number
-        {
-            carried.number = other;
-            if !carried.is_quiet {
-                self.delete(socket(number));
-                self.add(socket(other), taken.index);
-            }
-        }
-    }
-
-    /// The last number goes while other threads are in calls, which go on. Those inside the kernel
-    /// keep its socket themselves.
-    fn left_to_calls(&mut self, process: &'static Process, number: i32, pin: Pin<'static>) {
-        let taken = pin.taken();
-        self.unlist(process, number, taken);
-        let carried = self.carried.remove(&taken.index);
-        let Some(link) = pin.link() else {
-            return;
-        };
-        self.delete(socket(number));
-        let Ok(copy) = Own::copy(socket(number)) else {
-            // without a descriptor they end, and what the ring holds goes first
-            let call = link.on(socket(number));
-            if !pin.others_hold() {
-                calls::may_close(call);
-            }
-            return Look(&call).look(0);
-        };
-        link.keep(copy);
-        if let Some(kept) = link.kept() {
-            self.add(kept, taken.index);
-        }
-        let (told, slot) = (link.where_told(), carried.and_then(|carried| carried.slot));
-        let kept = Some(Kept::Calls(pin, process.table.changing()));
-        self.keep(taken, told, slot, kept);
-        // they may have ended meanwhile
-        self.calls_have_ended();
-    }
-
-    fn keep(&mut self, taken: Taken, told: Told, slot: Option<Slot>, kept: Option<Kept>) {
-        self.carried.insert(
-            taken.index,
-            Carried {
-                taken,
-                number: -1,
-                told,
-                slot,
-                kept,
-                is_quiet: false,
-            },
-        );
-    }
-
-    /// Nobody finds a socket by its number from here on.
-    fn unlist(&mut self, process: &Process, number: i32, taken: Taken) {
-        for port in &mut self.families {
-            port.listeners.retain(|listener| *listener != taken.index);
-        }
-        match self.known.remove(&cookie(number)) {
-            Some(known) => self.forget(process, known),
-            None => self.close_ports(process),
-        }
-    }
-
-    /// A socket is known no more.
-    fn forget(&mut self, process: &Process, known: Known) {
-        if let Some(port) = known.port.and_then(|at| self.port(at)) {
-            port.accepted = port.accepted.saturating_sub(1);
-            self.close_ports(process);
-        }
-    }
-
-    /// Nobody asks at a port of which nothing is left.
-    fn close_ports(&mut self, process: &Process) {
-        let mut keeps = false;
-        self.families.retain(|port| {
-            if !port.listeners.is_empty() || port.accepted > 0 {
-                return true;
-            }
-            let has_accepted = has_accepted(process, port.family.place().0);
-            keeps |= has_accepted;
-            has_accepted
-        });
-        process.keeps_ports.store(keeps, Ordering::Relaxed);
-    }
-
-    fn left_by_all(&mut self, process: &'static Process, number: i32, last: Last<'static>) {
-        let taken = last.taken();
-        self.unlist(process, number, taken);
-        let carried = self.carried.remove(&taken.index);
-        let Some(link) = last.link() else {
-            return;
-        };
-        self.delete(socket(number));
-        let slot = carried.and_then(|carried| carried.slot);
-        if last.others_hold() {
-            return self.go_away(&last, slot);
-        }
-        if !calls::may_close(link.on(socket(number)))
-            && start(process, self).is_ok()
-            && let Ok(copy) = Own::copy(socket(number))
-        {
-            link.keep(copy);
-            if let Some(kept) = link.kept() {
-                self.add(kept, taken.index);
-            }
-            let (told, kept) = (link.where_told(), Kept::Last(last));
-            let is_over = kept.may_close();
-            self.keep(taken, told, slot, Some(kept));
-            if is_over {
-                self.let_go(taken.index);
-            }
-            return;
-        }
-        drop(last);
-        self.give_back(slot);
-    }
-
-    /// Other processes hold what this one has closed: its slot is this process's to give back when
-    /// they do not any more.
-    fn go_away(&mut self, last: &Last<'static>, slot: Option<Slot>) {
-        let Some(slot) = slot else {
-            return;
-        };
-        self.away.push((last.taken(), slot));
-        if self.away.len() < self.most_away.max(FEW_AWAY) {
-            return;
-        }
-        let away = std::mem::take(&mut self.away);
-        let (away, over): (Vec<_>, Vec<_>) = away
-            .into_iter()
-            .partition(|(taken, _)| *taken == last.taken() || last.is_held_elsewhere(*taken));
-        self.most_away = 2 * away.len();
-        self.away = away;
-        for (_, slot) in over {
-            self.give_back(Some(slot));
-        }
-    }
-}
-
-/// So many slots that other processes use are not looked at: half of a segment's.
-const FEW_AWAY: usize = 32;
-
-/// Whether the process has a connection that was accepted at a port, asked for or not.
-fn has_accepted(process: &Process, port: u16) -> bool {
-    let mut all = process.table.numbers().known(0..=i32::MAX);
-    all.any(|(_, kind)| {
-        let crate::numbers::Kind::Stream(index) = kind else {
-            return false;
-        };
-        let pin = process.table.pin_index(index);
-        pin.is_some_and(|pin| {
-            let at = pin.traffic().port.load(Ordering::Relaxed);
-            pin.traffic().is(state::ACCEPTED) && at == u32::from(port)
-        })
-    })
 }
 
 /// The connection is not taken over.

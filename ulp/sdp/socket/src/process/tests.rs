@@ -599,6 +599,117 @@ fn a_connection_that_gets_no_link_has_its_options_back() {
     listener.close();
 }
 
+#[test]
+fn a_child_without_a_place_goes_on_with_what_it_has_inherited() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let other = thread::spawn(move || {
+        let mut byte = [0; 1];
+        while byte[0] != 9 {
+            there.receive_all(&mut byte);
+            there.send(&byte);
+        }
+    });
+    soon_or(|| {
+        here.send(&[1]);
+        here.receive_all(&mut [0; 1]);
+        here.phases() == Some([Phase::Sdp; 2])
+    });
+    here.send(&[9]);
+    here.receive_all(&mut [0; 1]);
+    other.join().expect("echoed");
+    let full = crate::holder::Family::get().expect("made").fill();
+    let echoes = child(Fork::Called, || {
+        let mut bytes = [0; 100];
+        there.receive_all(&mut bytes);
+        assert_eq!(crate::table::thread() >> 32, u64::from(u32::MAX));
+        assert_eq!(there.phases(), Some([Phase::Sdp; 2]));
+        there.send(&bytes);
+    });
+    there.close();
+    here.send(&[7; 100]);
+    let mut bytes = [0; 100];
+    here.receive_all(&mut bytes);
+    assert_eq!(bytes, [7; 100]);
+    join(echoes);
+    assert_eq!(here.receive(&mut bytes), 0, "the end");
+    drop(full);
+    here.close();
+    listener.close();
+}
+
+#[test]
+fn looks_ahead_leave_a_connection_in_the_ring() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let other = thread::spawn(move || there.echo());
+    here.until_carried();
+    for round in 0..20 {
+        here.send(b"look ahead");
+        let mut bytes = [0; 20];
+        let ask = |bytes: &mut [u8], flags| {
+            // SAFETY: a slice of this frame.
+            match unsafe { process().receive(here.0, &mut [part(bytes)], flags) } {
+                Begun::Done(count) => count,
+                begun => panic!("{round}: {begun:?}"),
+            }
+        };
+        let all = libc::MSG_PEEK | libc::MSG_WAITALL;
+        assert_eq!(ask(&mut bytes[..10], all), 10);
+        assert_eq!(&bytes[..10], b"look ahead");
+        assert_eq!(ask(&mut bytes, libc::MSG_PEEK | libc::MSG_TRUNC), 10);
+        assert_eq!(ask(&mut bytes[..5], libc::MSG_TRUNC), 5);
+        assert_eq!(ask(&mut bytes, 0), 5);
+        assert_eq!(&bytes[..5], b"ahead");
+        assert_eq!(here.phases(), Some([Phase::Sdp; 2]));
+    }
+    here.close();
+    other.join().expect("echoed");
+    listener.close();
+}
+
+#[test]
+fn a_buffer_that_holds_no_copy_of_a_ring_leaves_the_direction_to_tcp() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    rustix::net::sockopt::set_socket_send_buffer_size(socket(here.0), 8192).expect("set");
+    let other = thread::spawn(move || there.echo());
+    let mut round = 0;
+    soon_or(|| {
+        round += 1;
+        here.exchange(round);
+        here.phases() == Some([Phase::Done, Phase::Sdp])
+    });
+    here.close();
+    other.join().expect("echoed");
+    listener.close();
+}
+
+#[test]
+fn a_program_with_little_room_or_locked_memory_keeps_it() {
+    use crate::pages::{Pages, Seen};
+    let _alone = alone();
+    join(child(Fork::Called, || {
+        let limits = rustix::process::getrlimit(rustix::process::Resource::As);
+        let less = rustix::process::Rlimit {
+            current: Some(8 << 30),
+            ..limits
+        };
+        rustix::process::setrlimit(rustix::process::Resource::As, less).expect("lower");
+        assert!(Pages::reserve(4096, Seen::Copied).is_err());
+        rustix::process::setrlimit(rustix::process::Resource::As, limits).expect("as before");
+        drop(Pages::reserve(4096, Seen::Copied).expect("memory"));
+        assert!(Process::locks_memory());
+        assert!(Pages::reserve(4096, Seen::Copied).is_err());
+    }));
+}
+
 /// A slice, as a call gets it.
 fn part(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec {

@@ -2,7 +2,8 @@
 
 use super::{TABLE, Table};
 use crate::arena::Holder;
-use crate::holder::{self, Family, Reserved};
+use crate::holder::{self, Family, NAMELESS, Reserved};
+use crate::numbers::Kind;
 use crate::{own, ready};
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -39,10 +40,28 @@ impl Table {
     /// takes a number at its first need.
     fn prepare_child(&self, parent: u32) -> Option<Reserved> {
         self.arena.held(parent).next()?;
-        let reserved = self.family.reserve().ok()?;
+        let Ok(reserved) = self.family.reserve() else {
+            // what it inherits must not be given back before it says that it has it
+            self.arena.inherit(parent, NAMELESS);
+            return None;
+        };
         self.arena.clear_row(reserved.holder, self.family);
         self.arena.inherit(parent, reserved.holder);
         Some(reserved)
+    }
+
+    /// There is no number for this process: it goes on with what it has inherited, if anything.
+    fn go_on_nameless(&self, error: Errno) -> Result<u32, Errno> {
+        let mut known = self.numbers.known(0..=i32::MAX);
+        if !known.any(|(_, kind)| matches!(kind, Kind::Stream(_))) {
+            return Err(error);
+        }
+        self.reconcile(Holder {
+            number: NAMELESS,
+            forks: 0,
+        });
+        self.family.install_nameless();
+        Ok(NAMELESS)
     }
 
     fn changes(&self) -> [u32; 2] {
@@ -165,7 +184,10 @@ pub fn thread() -> u64 {
 #[cold]
 pub(crate) fn register(family: &Family) -> Result<u32, Errno> {
     let table = Table::get()?;
-    let reserved = family.reserve()?;
+    let reserved = match family.reserve() {
+        Ok(reserved) => reserved,
+        Err(error) => return table.go_on_nameless(error),
+    };
     table.arena.clear_row(reserved.holder, family);
     table.reconcile(Holder {
         number: reserved.holder,
