@@ -1,6 +1,6 @@
 //! How long a thread that finds nothing looks again before it sleeps.
 //!
-//! Owns: what is set ([`set`]), and what each thread learns from its own waits ([`Learner`]). Must
+//! Owns: what is set ([`set`]), and what each thread learns from its own waits (*Learner*). Must
 //! not know: what is waited for.
 //!
 //! A look that finds something spares a sleep and a wake-up. One that does not has taken processor
