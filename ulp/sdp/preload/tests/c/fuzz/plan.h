@@ -126,7 +126,7 @@ static bool plan_numbers(struct plan *plan, struct step *step, int table, int sl
     step->args[0] = slot;
     switch (below(plan, 4)) {
     case 0:
-        if (to == slot)
+        if (to == slot || (plan->handed && (plan->watched[table][0][to] || plan->watched[table][1][to])))
             return false;
         step->op = OP_dup;
         step->args[1] = to;
