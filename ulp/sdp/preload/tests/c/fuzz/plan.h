@@ -338,7 +338,7 @@ static bool plan_answer(struct plan *plan, struct step *step, int table)
     }
     step->op = OP_shutdown;
     step->args[1] = SHUT_WR;
-    return true;
+    return unread(other == 1) == 0 || !plan->shut_read[other == 1];
 }
 
 /* What a step has changed, by its result. */
