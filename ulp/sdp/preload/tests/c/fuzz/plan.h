@@ -126,7 +126,7 @@ static bool plan_numbers(struct plan *plan, struct step *step, int table, int sl
     step->args[0] = slot;
     switch (below(plan, 4)) {
     case 0:
-        if (to == slot)
+        if (to == slot || (plan->handed && (plan->watched[table][0][to] || plan->watched[table][1][to])))
             return false;
         step->op = OP_dup;
         step->args[1] = to;
@@ -338,7 +338,7 @@ static bool plan_answer(struct plan *plan, struct step *step, int table)
     }
     step->op = OP_shutdown;
     step->args[1] = SHUT_WR;
-    return true;
+    return unread(other == 1) == 0 || !plan->shut_read[other == 1];
 }
 
 /* What a step has changed, by its result. */
