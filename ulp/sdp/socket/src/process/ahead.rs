@@ -3,9 +3,9 @@
 //! Owns: how long a look ahead waits, and where bytes go that nobody wants. Must not know: where
 //! the bytes are.
 
+use super::Process;
 use super::memory::{self, Access};
 use super::moving::FEW;
-use super::Process;
 use crate::calls::{self, Answer, Patience, Progress};
 use crate::link::Call;
 use crate::parts::{ahead, length};

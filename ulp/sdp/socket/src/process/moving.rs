@@ -389,7 +389,14 @@ impl Process {
             let answer = {
                 let known = &mut paused.known;
                 let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
-                self.look_ahead(&pin, call, parts, flags, &mut paused.progress, &mut patience)
+                self.look_ahead(
+                    &pin,
+                    call,
+                    parts,
+                    flags,
+                    &mut paused.progress,
+                    &mut patience,
+                )
             };
             return self.received(pin, parts, paused, answer);
         }

@@ -82,17 +82,20 @@ impl Number {
     }
 
     /// 0 at the end.
-    fn receive(self, into: &mut [u8]) -> usize {
-        let part = libc::iovec {
-            iov_base: into.as_mut_ptr().cast(),
-            iov_len: into.len(),
-        };
+    /// recv(2), up to where the kernel is to be called.
+    fn try_receive(self, into: &mut [u8], flags: i32) -> Begun {
+        let part = part(into);
         // SAFETY: a slice that is this function's own meanwhile.
-        let mut begun = unsafe { process().receive(self.0, &mut [part], 0) };
+        let mut begun = unsafe { process().receive(self.0, &mut [part], flags) };
         while let Begun::Sleep(sleeper) = begun {
             // SAFETY: as above.
             begun = unsafe { sleeper.receive(&mut [part], self.slept(sleeper)) };
         }
+        begun
+    }
+
+    fn receive(self, into: &mut [u8]) -> usize {
+        let begun = self.try_receive(into, 0);
         Self::ended(begun, || rustix::io::read(socket(self.0), into))
     }
 
@@ -460,8 +463,7 @@ fn a_call_goes_on_though_its_number_is_closed_and_its_slot_comes_back() {
         let there = other.join().expect("echoed");
         let asleep = thread::spawn(move || {
             let mut bytes = [0; 4];
-            // SAFETY: a slice of this frame.
-            match unsafe { process().receive(here.0, &mut [part(&mut bytes)], 0) } {
+            match here.try_receive(&mut bytes, 0) {
                 Begun::Done(4) => bytes,
                 begun => panic!("{begun:?}"),
             }
@@ -651,12 +653,9 @@ fn looks_ahead_leave_a_connection_in_the_ring() {
     for round in 0..20 {
         here.send(b"look ahead");
         let mut bytes = [0; 20];
-        let ask = |bytes: &mut [u8], flags| {
-            // SAFETY: a slice of this frame.
-            match unsafe { process().receive(here.0, &mut [part(bytes)], flags) } {
-                Begun::Done(count) => count,
-                begun => panic!("{round}: {begun:?}"),
-            }
+        let ask = |bytes: &mut [u8], flags| match here.try_receive(bytes, flags) {
+            Begun::Done(count) => count,
+            begun => panic!("{round}: {begun:?}"),
         };
         let all = libc::MSG_PEEK | libc::MSG_WAITALL;
         assert_eq!(ask(&mut bytes[..10], all), 10);
