@@ -58,7 +58,8 @@ pub enum Own {
     FromTcp,
     /// [`ferriband_sdp_proto::change::Place::from_sdp`], what [`Shared::Tail`] is to be.
     FromSdp,
-    /// What the kernel has told: [`PEER_ENDED`], [`CONNECTION_OVER`]; and [`SHUT`].
+    /// What the kernel has told: [`PEER_ENDED`], [`CONNECTION_OVER`]; and that this
+    /// side's program has ended what it receives.
     Ended,
     /// [`Shared::Tail`] when the ring was found full, and 1 more; 0 before.
     FullTail,

@@ -216,10 +216,10 @@ impl Process {
             // ring carries on
             self.never(&pin, Cause::Shut);
         }
-        if how != libc::SHUT_WR {
-            if let Some(link) = pin.link() {
-                Reader(&link.on(socket(number))).shut();
-            }
+        if how != libc::SHUT_WR
+            && let Some(link) = pin.link()
+        {
+            Reader(&link.on(socket(number))).shut();
         }
         if how != libc::SHUT_RD
             && let Some(link) = pin.link()

@@ -17,6 +17,8 @@ enum { BATCH = 128 };
 enum { SAME, DIFFERS, HANGS, REJECTED };
 
 struct batch {
+    /* So many differences end it; then `count` is what was carried out. */
+    uint32_t limit;
     uint32_t count, generates, without, pause, patience, carried, prepared, edges, steps;
     struct {
         uint32_t what, step;
@@ -144,6 +146,7 @@ static int compare(struct batch *batch, uint32_t which)
 static int work(const char *number, bool is_plain)
 {
     int file = atoi(number);
+    uint32_t found = 0;
     struct batch *batch = mmap(NULL, sizeof *batch, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 
     CHECK(batch != MAP_FAILED);
@@ -160,8 +163,11 @@ static int work(const char *number, bool is_plain)
         batch->outcomes[which].what = is_plain ? record(batch, &batch->traces[which]) : compare(batch, which);
         if (!is_plain && !(batch->traces[which].mode & UNPREPARED))
             batch->prepared++;
-        if (batch->outcomes[which].what != SAME)
-            end_world();
+        if (batch->outcomes[which].what == SAME)
+            continue;
+        end_world();
+        if (!is_plain && ++found >= batch->limit)
+            batch->count = which + 1;
     }
     batch->carried += shared->carried;
     batch->edges += shared->edges;
@@ -288,6 +294,7 @@ static int drive(const char *library, uint64_t from, uint64_t count)
 
         batch->count = count - done < BATCH ? (uint32_t)(count - done) : BATCH;
         batch->generates = 1;
+        batch->limit = (uint32_t)(limit - differ);
         batch->carried = batch->prepared = batch->edges = batch->steps = 0;
         for (uint32_t which = 0; which < batch->count; which++)
             batch->traces[which].seed = from + done + which;

@@ -8,7 +8,7 @@ static uint32_t world_mode;
 static bool world_lives;
 
 /* Seconds after which a call does not end. */
-#define PATIENCE 4
+#define PATIENCE 10
 
 static void be_actor(int actor);
 
