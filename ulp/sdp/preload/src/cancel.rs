@@ -8,8 +8,8 @@
 //! The frames of that time own nothing, and have nothing that an unwinding stops at.
 
 use crate::{quietly, real};
-use ferriband_host::wake::Wait;
 use ferriband_sdp_socket::calls::Nap;
+use ferriband_sdp_socket::calls::Wait;
 use ferriband_sdp_socket::process::Sleeper;
 use ferriband_sdp_socket::ready::kernel;
 use std::ffi::{c_int, c_void};

@@ -5,7 +5,8 @@ use crate::link::Call;
 use crate::raw::system_call;
 use crate::ready::{full, kernel};
 use crate::spin::{self, For, Vain};
-use ferriband_host::wake::{self, Wait};
+use ferriband_host::wake;
+pub use ferriband_host::wake::Wait;
 use ferriband_sdp_local::{
     BOX, Closing, FUTEX, Memory, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
 };

@@ -230,10 +230,13 @@ fn serve_until_met(
         }
         let mut news = Vec::new();
         holder.serve(now(), &sockets, &mut news);
-        match news.pop() {
-            Some(News::Met(met)) => return met,
-            Some(other) => panic!("{other:?}"),
-            None => {}
+        for news in news {
+            match news {
+                News::Met(met) => return met,
+                // of a connection from before
+                News::Rung => {}
+                other => panic!("{other:?}"),
+            }
         }
     }
 }
