@@ -20,11 +20,15 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// Registers this process, once or several times. The barrier works if the kernel has it (Linux
-    /// 4.16) and no filter forbids it. A forked child registers anew.
+    /// Registers this process, once or several times. A forked child registers anew.
+    ///
+    /// No kernel is relied on, so the barrier does not work: on Linux 6.18 the call leaves
+    /// processors out, though it succeeds. 47 to 1,700 of 20,000 rounds of the race below were
+    /// missed in one run of five. What is presumed: a processor that has gone idle from a process
+    /// before that registers, and takes it up again, does not look at its memory anew
+    /// (`membarrier_switch_mm` returns where it is the same), and is not interrupted.
     pub fn register() -> Self {
-        let works = membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();
-        Self { works }
+        Self { works: false }
     }
 
     /// Whether this process's wakers may leave out their fence, and its sleepers call the barrier.
@@ -173,14 +177,9 @@ mod tests {
             .count()
     }
 
-    /// Without either half of the barrier hundreds of rounds are missed. With both one was in some
-    /// three million, on a virtual machine with two busy processors (Linux 6.18).
-    const STRAY: usize = 3;
-
     #[test]
     fn the_sleepers_barrier_stands_for_the_wakers_fence() {
-        let missed = missed(false);
-        assert!(missed <= STRAY, "{missed} rounds missed");
+        assert_eq!(missed(false), 0, "rounds missed");
     }
 
     #[test]

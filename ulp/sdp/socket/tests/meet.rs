@@ -210,17 +210,19 @@ fn wait<'a>(interest: impl Iterator<Item = (BorrowedFd<'a>, PollFlags)>) {
     rustix::event::poll(&mut polled, Some(&most)).expect("a look");
 }
 
-/// Serves as a holder, and as its family if that is here, until something has come of it.
+/// Serves as a holder, and as its family if that is here, until something has come of it; and
+/// whether a peer has rung meanwhile.
 fn serve_until_met(
     holder: &mut HolderService,
     mut family: Option<&mut Family>,
     accepted: &TcpStream,
-) -> Met {
+) -> (Met, bool) {
     let sockets = |asked: u64| match asked == cookie(accepted) {
         true => Ok(ends(accepted)),
         false => Err(No::Never(Reason::NotHeld)),
     };
     let begun = Instant::now();
+    let (mut met, mut rung) = (None, false);
     loop {
         assert!(begun.elapsed() < LONG, "somebody asks");
         let families = family.iter().flat_map(|family| family.interest());
@@ -232,11 +234,13 @@ fn serve_until_met(
         holder.serve(now(), &sockets, &mut news);
         for news in news {
             match news {
-                News::Met(met) => return met,
-                // of a connection from before
-                News::Rung => {}
+                News::Met(new) => met = Some(new),
+                News::Rung => rung = true,
                 other => panic!("{other:?}"),
             }
+        }
+        if let Some(met) = met.take() {
+            return (met, rung);
         }
     }
 }
@@ -275,7 +279,7 @@ fn echo(
             .expect("received");
         (&stream).write_all(&bytes[..length]).expect("sent");
     }
-    let met = serve_until_met(holder, family, &stream);
+    let (met, _) = serve_until_met(holder, family, &stream);
     let end = End::new(stream, &met, own);
     for round in 0..ROUNDS {
         if round == 50 {
@@ -530,9 +534,9 @@ fn two_users_tell_each_other_by_sockets() {
     let mut holder = HolderService::new(event()).expect("this kernel tells");
     family.table().insert(cookie(&accepted), holder.name());
     accepted.write_all(b"!").expect("sent");
-    let met = serve_until_met(&mut holder, Some(&mut family), &accepted);
+    let (met, rung) = serve_until_met(&mut holder, Some(&mut family), &accepted);
     let begun = Instant::now();
-    let mut news = Vec::new();
+    let mut news: Vec<News> = rung.then_some(News::Rung).into_iter().collect();
     let sockets = |_: u64| Err(No::Never(Reason::NotHeld));
     while !news.iter().any(|news| matches!(news, News::Rung)) {
         assert!(begun.elapsed() < LONG, "the peer rings");
