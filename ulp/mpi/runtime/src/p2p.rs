@@ -84,7 +84,7 @@ impl Runtime {
         let Some(outlet) = &mut entry.outlet else {
             return false;
         };
-        if entry.needs_fence || !entry.fifo.is_empty() {
+        if !entry.fifo.is_empty() {
             return false;
         }
         if source.len() >= self.settings.swap

@@ -290,11 +290,11 @@ impl Outlet {
         self.sees_sleep()
     }
 
-    /// Whether the receiver is seen to sleep after a record was stored, where it fences before it does.
+    /// Whether the receiver is seen to sleep after a record was stored; it fences before it does.
     #[inline(always)]
     pub fn sees_sleep(&self) -> bool {
-        // The receiver fences before it sleeps, for all who need not.
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        // Or neither sees what the other has stored, and the receiver is not woken.
+        std::sync::atomic::fence(Ordering::SeqCst);
         // SAFETY: within the segment, which is never unmapped, aligned, only accessed atomically.
         unsafe { self.asleep.as_ref() }.load(Ordering::Relaxed) == 1
     }
