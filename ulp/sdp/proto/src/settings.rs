@@ -29,6 +29,20 @@ pub static SETTINGS: Table = Table {
             help: "A connection asks to go by SDP after so many bytes in both directions together, however few exchanges there were; 0: with its first call.",
         },
         Setting {
+            name: "ranges",
+            about: "hosts",
+            kind: Kind::Text,
+            default: "",
+            help: "Addresses and ranges (192.0.2.0/24 2001:db8::1) of hosts with which connections go by queue pairs of an adapter, found by rdma_cm; empty: none.",
+        },
+        Setting {
+            name: "flow",
+            about: "hosts",
+            kind: Kind::OneOf(&["credit", "ring", "nic"]),
+            default: "nic",
+            help: "The flow control that this process asks for, by queue pairs.",
+        },
+        Setting {
             name: "counters",
             about: "reports",
             kind: Kind::Text,

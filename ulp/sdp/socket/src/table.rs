@@ -73,6 +73,8 @@ pub struct Traffic {
     pub put_off: AtomicU32,
     /// A number that stood for it once.
     pub number: AtomicI32,
+    /// The timestamp of TCP when it began to connect, plus 2^32; 0 if that is not known.
+    pub stamp: AtomicU64,
 }
 
 impl Traffic {
@@ -81,6 +83,7 @@ impl Traffic {
         self.exchanges.store(0, Ordering::Relaxed);
         self.state.store(0, Ordering::Relaxed);
         self.put_off.store(0, Ordering::Relaxed);
+        self.stamp.store(0, Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a connection comes back to TCP, and what is told of it meanwhile.
 
 use super::state::{self, State};
-use super::{Process, socket};
+use super::{Process, far, socket};
 use crate::table::Pin;
 use ferriband_host::wake::{self, Until};
 use ferriband_sdp_local::{FUTEX, Own, Reader, Shared, Way, Word, Writer};
@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How long a call waits for the peer that never waits without the library. A peer that is stopped
 /// answers when it continues.
-const BRIEFLY: Duration = Duration::from_millis(200);
+pub(super) const BRIEFLY: Duration = Duration::from_millis(200);
 
 impl Process {
     /// What the program is about to do is the kernel's alone: the connection is TCP when this
@@ -24,9 +24,11 @@ impl Process {
         self.only_by_kernel_until(number, wake::now() + BRIEFLY);
     }
 
-    fn only_by_kernel_until(&'static self, number: i32, until: Duration) {
-        if let Some(pin) = self.pin(number) {
-            self.bring_back(&pin, number, Some(until));
+    pub(super) fn only_by_kernel_until(&'static self, number: i32, until: Duration) {
+        if let Some(pin) = self.pin(number)
+            && !self.bring_back(&pin, number, Some(until))
+        {
+            far::reset(&pin, number);
         }
     }
 
@@ -169,7 +171,7 @@ impl Process {
         let call = pin.link()?.on(socket(number));
         let writer = Writer(&call);
         (writer.phase() == Phase::Sdp).then_some(())?;
-        Some(crate::segment::RING_BYTES - writer.room()?)
+        Some(call.link().ring_bytes() - writer.room()?)
     }
 
     /// Before shutdown(2), which waits for nobody. What the peer has sent stays where it is: a copy

@@ -12,6 +12,7 @@ mod back;
 mod carried;
 mod closing;
 mod counters;
+mod far;
 mod fit;
 mod lock;
 mod moving;
@@ -29,7 +30,7 @@ use crate::numbers::{Kind, once};
 use crate::own::Event;
 use crate::pages::{Pages, Seen};
 use crate::table::{Pin, Table};
-use crate::{arena, diag};
+use crate::{arena, diag, tunnel};
 use lock::{Guard, Lock};
 use rustix::io::Errno;
 use service::Service;
@@ -109,6 +110,12 @@ impl Process {
     /// After connect(2) that has succeeded, or goes on by itself.
     pub fn connected(&'static self, number: i32) {
         if let Some(pin) = self.pin(number) {
+            if set::hosts().is_some()
+                && let Some(stamp) = tunnel::stamp(socket(number))
+            {
+                let known = 1 << 32 | u64::from(stamp);
+                pin.traffic().stamp.store(known, Ordering::Relaxed);
+            }
             pin.traffic().add(state::CONNECTED);
         }
     }

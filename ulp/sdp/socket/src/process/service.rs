@@ -4,6 +4,7 @@
 //! closes that have to wait. Must not know: how the thread sleeps.
 
 use super::carried::{Carried, Kept, Slot, ended};
+use super::far::{self, Others, STREAM};
 use super::fit::{fit, has_rings, smooth};
 use super::state::{self, State};
 use super::thread::start;
@@ -50,7 +51,9 @@ pub(super) struct Service {
     /// Sockets that may be taken over, by their cookies.
     known: BTreeMap<u64, Known>,
     /// Connections with a link, by their records' indices.
-    carried: BTreeMap<u32, Carried>,
+    pub carried: BTreeMap<u32, Carried>,
+    /// Connections to other hosts.
+    pub others: Others,
 }
 
 /// A port of this process.
@@ -60,6 +63,13 @@ pub(super) struct Port {
     listeners: Vec<u32>,
     /// Open sockets that were accepted there and that peers may ask for.
     accepted: usize,
+}
+
+impl Port {
+    /// Whether this is the port's number.
+    pub fn is_at(&self, port: u16) -> bool {
+        self.family.place().0 == port
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -83,6 +93,7 @@ impl Service {
         self.client = None;
         self.known.clear();
         self.carried.clear();
+        self.others.forked();
         for port in &mut self.families {
             port.family.forked();
             // what was inherited may be asked for, though the child closes the listener
@@ -135,8 +146,16 @@ impl Service {
             }),
         }
         self.hold(process)?;
+        self.listen_to_hosts(number);
         process.ring();
         Ok(())
+    }
+
+    /// Sockets that were accepted at a port, by their cookies, with a number of each.
+    pub(super) fn accepted_at(&self, port: u16) -> impl Iterator<Item = (u64, i32)> + '_ {
+        let known = self.known.iter();
+        let known = known.filter(move |(_, known)| known.port == Some(port));
+        known.map(|(cookie, known)| (*cookie, known.number))
     }
 
     fn port(&mut self, port: u16) -> Option<&mut Port> {
@@ -198,6 +217,7 @@ impl Service {
         if let Some(client) = &mut self.client {
             client.serve(now, &mut news);
         }
+        self.serve_hosts(process, now, &mut news);
         for news in news {
             rung |= matches!(news, News::Rung);
             self.learn(process, news);
@@ -225,6 +245,7 @@ impl Service {
             for event in &events {
                 match event.data.u64() {
                     BELL => rung = true,
+                    stream if stream & STREAM != 0 => self.pump(process, stream as u32),
                     index => self.look(process, index as u32, true),
                 }
             }
@@ -244,16 +265,19 @@ impl Service {
         for index in told {
             self.look(process, index, false);
         }
+        self.hear_programs(process);
     }
 
     /// There is news of a connection.
-    fn look(&mut self, process: &'static Process, index: u32, of_kernel: bool) {
+    pub(super) fn look(&mut self, process: &'static Process, index: u32, of_kernel: bool) {
+        let is_done = of_kernel && self.look_far(process, index);
         let Some(carried) = self.carried.get_mut(&index) else {
             return;
         };
         carried.with(process, |link, socket| {
             let call = link.on(socket);
             match of_kernel {
+                true if is_done => {}
                 true => Look(&call).look(ended(socket)),
                 false => Look(&call).rung(),
             }
@@ -288,6 +312,10 @@ impl Service {
             Some(_) if pin.others_hold() || !ready::fits(&pin) => Err(No::Later),
             Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
         };
+        let asked = match asked {
+            Err(No::Never(Reason::Elsewhere)) => self.ask_host(&pin, number, now),
+            other => other,
+        };
         match asked {
             Ok(()) => {
                 let known = Known {
@@ -302,7 +330,11 @@ impl Service {
     }
 
     /// What the accepting side needs to know of one of this process's sockets.
-    fn ends(&self, process: &'static Process, cookie: u64) -> Result<[SocketAddr; 2], No> {
+    pub(super) fn ends(
+        &self,
+        process: &'static Process,
+        cookie: u64,
+    ) -> Result<[SocketAddr; 2], No> {
         let known = self.known.get(&cookie);
         let known = known.ok_or(No::Never(Reason::NotHeld))?;
         let pin = process.table.pin_taken(known.taken);
@@ -377,6 +409,9 @@ impl Service {
             // a reader that waits in the kernel offers with its next call
             Reader(&link.on(socket(number))).offer();
         }
+        if far::is_far(slot.ticket) {
+            self.tunnel(process, &pin, slot.ticket);
+        }
         Some(())
     }
 
@@ -424,6 +459,9 @@ impl Service {
         let Some(slot) = slot else {
             return;
         };
+        if far::is_far(slot.ticket) {
+            return self.others.give_back(slot.ticket);
+        }
         match slot.role {
             Role::Accepted => {
                 if let Some(holder) = &mut self.holder {
@@ -476,6 +514,7 @@ impl Service {
         }
         if self.carried.remove(&taken.index).is_some() {
             self.delete(socket(number));
+            self.drop_tunnel(taken.index);
         }
         let pin = process.table.pin_taken(taken);
         if let Some(link) = pin.as_ref().and_then(Pin::link) {

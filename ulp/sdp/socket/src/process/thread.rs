@@ -73,11 +73,15 @@ fn collect(service: &Service, polled: &mut Vec<(RawFd, PollFlags)>) -> Option<Du
     if let Some(client) = &service.client {
         client.interest().for_each(&mut add);
     }
+    if let Some(hosts) = service.others.hosts() {
+        hosts.interest().for_each(&mut add);
+    }
     let families = service.families.iter();
     let families = families.filter_map(|port| port.family.deadline());
     let holder = service.holder.as_ref().and_then(HolderService::deadline);
     let client = service.client.as_ref().and_then(|client| client.deadline());
-    families.chain(holder).chain(client).min()
+    let others = service.others.deadline();
+    families.chain(holder).chain(client).chain(others).min()
 }
 
 fn sleep(polled: &[(RawFd, PollFlags)], deadline: Option<Duration>) {
@@ -112,6 +116,7 @@ pub(super) fn watch_forks() -> Result<(), Errno> {
 
 extern "C" fn before() {
     if let Some(process) = Process::there() {
+        process.before_fork();
         process.service.hold();
     }
 }
