@@ -1,5 +1,6 @@
 // A client and a server on two hosts. The client sends bytes of a sequence, the server sends them
-// back, and the client compares. Both end by a FIN. What happens in between is the mode's:
+// back, and the client compares. Both end by a FIN. The client says how much of what it has sent
+// went by TCP. What happens in between is the mode's:
 //   blocking   nothing
 //   epoll      the server waits by epoll, without blocking
 //   stream     the client sends all before it reads
@@ -14,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -177,6 +179,15 @@ static void compare(int fd, size_t length, struct bytes *bytes) {
     }
 }
 
+// Of `all` bytes that were sent, those that the kernel has sent by TCP, in percent.
+static int by_tcp(int fd, uint64_t all) {
+    uint64_t info[64] = {0};
+    socklen_t length = sizeof info;
+    check(getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &length) == 0, "TCP_INFO");
+    // tcpi_bytes_sent, at 200
+    return (int)(info[25] * 100 / all);
+}
+
 static int client(char **arguments) {
     const char *mode = arguments[4];
     int rounds = atoi(arguments[5]);
@@ -211,7 +222,7 @@ static int client(char **arguments) {
     }
     if (strcmp(mode, "stream") != 0) check(shutdown(fd, SHUT_WR) == 0, "shutdown");
     check(recv(fd, buffer, 1, 0) == 0, "end");
-    printf("all came back\n");
+    printf("all came back, %d%% by tcp\n", by_tcp(fd, total(rounds)));
     return 0;
 }
 
