@@ -68,7 +68,7 @@ fn program() -> &'static Path {
 /// A shell in a user's and a network's namespaces of its own.
 fn alone() -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after", "5", "90"]).args([
+    command.args(["--kill-after", "5", "240"]).args([
         "unshare",
         "--user",
         "--map-root-user",
@@ -94,20 +94,23 @@ fn may_have_hosts() -> bool {
     may
 }
 
-/// What a run says, and what the counters of both processes do.
+/// What a run says, and how many processes have had connections that were taken over.
 struct Run {
     said: String,
     upgraded: usize,
 }
 
+/// Runs both programs, which begin when their connection is taken over if the ranges are
+/// [`RANGES`].
 fn run(mode: &str, rounds: u32, settings: &str, with: Option<&str>) -> Run {
-    let counters = scratch(mode);
+    let counters = scratch(&format!("{mode}-{}", settings.len()));
     let _ = fs::remove_file(&counters);
     let library = libraries().join("libferriband_sdp.so");
     let environment = format!(
-        "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} {settings}",
+        "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} TAKEN_OVER={} {settings}",
         library.display(),
         counters.display(),
+        u8::from(settings.starts_with(RANGES)),
     );
     let program = program().display();
     let server = format!("exec env {environment} {program} server 17080 {mode} {rounds}");
@@ -130,15 +133,20 @@ fn run(mode: &str, rounds: u32, settings: &str, with: Option<&str>) -> Run {
     let _ = fs::remove_file(&counters);
     // shown with what fails
     eprintln!("{mode} {settings}: {said}{errors}");
+    let lines = counted
+        .lines()
+        .filter(|line| line.contains("\"upgraded\":"));
+    let upgraded = lines.filter(|line| !line.contains("\"upgraded\":0"));
     Run {
         said,
-        upgraded: counted.matches("\"upgraded\":1").count(),
+        upgraded: upgraded.count(),
     }
 }
 
 const RANGES: &str = "FERRIBAND_SDP_RANGES=192.0.2.0/24 FERRIBAND_SDP_AFTER_EXCHANGES=1";
 
-/// The part of the client's bytes that went by TCP, in percent; all came back.
+/// The part of the client's bytes that went by TCP, in percent; all came back, and both programs
+/// ended well.
 fn by_tcp(said: &str) -> u32 {
     let part = said.split_once("all came back, ").and_then(|(_, rest)| {
         let (percent, rest) = rest.split_once("% by tcp\n")?;
@@ -158,8 +166,8 @@ fn bytes_go_by_queue_pairs_with_each_flow_control() {
             let run = run(mode, 6000, &settings, None);
             assert_eq!(run.upgraded, 2, "{flow} {mode}: {}", run.said);
             let by_tcp = by_tcp(&run.said);
-            // the first exchanges go by TCP until both have met
-            assert!(by_tcp < 80, "{flow} {mode}: {by_tcp} %");
+            // an adapter that a busy machine keeps from answering is left for TCP
+            assert!(by_tcp < 50, "{flow} {mode}: {by_tcp} %");
         }
     }
 }

@@ -10,6 +10,10 @@
 //   die        the server is killed in the middle: the client says what it is told
 //   half       the client says "half" in the middle, and goes on when it reads a line
 //
+// With TAKEN_OVER=1 in the environment, client and server first exchange bytes until TCP carries
+// none in either direction. A connection that is not taken over in some seconds is closed, and
+// another one made.
+//
 // hosts server PORT MODE ROUNDS | hosts client ADDRESS PORT MODE ROUNDS
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,9 +29,17 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST 5000
+// What is exchanged before all else: so many of the one byte, and the other once that is over.
+#define WARM 64
+#define BEFORE 'w'
+#define BEGIN 'b'
+// Exchanges in which TCP carries nothing, and seconds that a connection has to come to them.
+#define STILL 20
+#define SECONDS 5
 
 static void check(int good, const char *what) {
     if (good) return;
@@ -42,6 +54,21 @@ struct bytes {
 static uint64_t next(struct bytes *of) {
     of->state = of->state * 6364136223846793005u + 1;
     return of->state >> 40;
+}
+
+static int waits_for_take_over(void) {
+    const char *taken_over = getenv("TAKEN_OVER");
+    return taken_over && *taken_over == '1';
+}
+
+// Bytes that the kernel has sent by TCP, and received.
+static void by_tcp(int fd, uint64_t bytes[2]) {
+    uint64_t info[64] = {0};
+    socklen_t length = sizeof info;
+    check(getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &length) == 0, "TCP_INFO");
+    // tcpi_bytes_sent and tcpi_bytes_received
+    bytes[0] = info[25];
+    bytes[1] = info[16];
 }
 
 static int send_all(int fd, const char *from, size_t length) {
@@ -70,7 +97,19 @@ static uint64_t echo(int fd, uint64_t most) {
     return all;
 }
 
-static void echo_by_epoll(int fd) {
+// Sends back what comes before all else; 0 if the client has ended the connection instead.
+static int warm(int fd) {
+    char buffer[WARM];
+    for (;;) {
+        ssize_t got = recv(fd, buffer, sizeof buffer, 0);
+        if (got <= 0) return 0;
+        check(send_all(fd, buffer, (size_t)got) == 0, "server warm send");
+        if (buffer[got - 1] == BEGIN) return 1;
+    }
+}
+
+// Gives 0 if the connection has ended before the other bytes began.
+static int echo_by_epoll(int fd, int begun) {
     static char buffer[16384];
     size_t held = 0, sent = 0;
     check(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "nonblock");
@@ -86,6 +125,7 @@ static void echo_by_epoll(int fd) {
             if (got == 0) break;
             held = (size_t)got;
             sent = 0;
+            begun |= buffer[0] == BEGIN;
         }
         ssize_t put = send(fd, buffer + sent, held - sent, MSG_NOSIGNAL);
         check(put >= 0 || errno == EAGAIN, "server send");
@@ -94,6 +134,7 @@ static void echo_by_epoll(int fd) {
         check(epoll_ctl(set, EPOLL_CTL_MOD, fd, &event) == 0, "epoll_ctl");
     }
     close(set);
+    return begun;
 }
 
 static uint64_t total(int rounds) {
@@ -116,11 +157,15 @@ static int server(char **arguments) {
     fflush(stdout);
     int fd = accept(listener, NULL, NULL);
     check(fd >= 0, "accept");
+    int warms = waits_for_take_over(), by_epoll = strcmp(mode, "epoll") == 0;
+    while (by_epoll ? !echo_by_epoll(fd, !warms) : warms && !warm(fd)) {
+        close(fd);
+        fd = accept(listener, NULL, NULL);
+        check(fd >= 0, "accept again");
+    }
     close(listener);
     uint64_t half = total(rounds) / 2;
-    if (strcmp(mode, "epoll") == 0) {
-        echo_by_epoll(fd);
-    } else if (strcmp(mode, "exec") == 0 || strcmp(mode, "plain") == 0) {
+    if (strcmp(mode, "exec") == 0 || strcmp(mode, "plain") == 0) {
         echo(fd, half);
         char number[16];
         snprintf(number, sizeof number, "%d", fd);
@@ -141,7 +186,7 @@ static int server(char **arguments) {
     } else if (strcmp(mode, "die") == 0) {
         echo(fd, half);
         kill(getpid(), SIGKILL);
-    } else {
+    } else if (!by_epoll) {
         echo(fd, UINT64_MAX);
     }
     close(fd);
@@ -179,13 +224,37 @@ static void compare(int fd, size_t length, struct bytes *bytes) {
     }
 }
 
-// Of `all` bytes that were sent, those that the kernel has sent by TCP, in percent.
-static int by_tcp(int fd, uint64_t all) {
-    uint64_t info[64] = {0};
-    socklen_t length = sizeof info;
-    check(getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &length) == 0, "TCP_INFO");
-    // tcpi_bytes_sent, at 200
-    return (int)(info[25] * 100 / all);
+static void exchange(int fd, char byte, size_t length) {
+    char sent[WARM], back[WARM];
+    memset(sent, byte, length);
+    check(send_all(fd, sent, length) == 0, "client warm send");
+    for (size_t at = 0; at < length;) {
+        ssize_t got = recv(fd, back, length - at, 0);
+        check(got > 0, "client warm recv");
+        for (ssize_t each = 0; each < got; each++) check(back[each] == byte, "warm byte");
+        at += (size_t)got;
+    }
+}
+
+// Whether TCP carries nothing any more, before the connection is too old.
+static int is_taken_over(int fd) {
+    uint64_t before[2] = {0}, now[2];
+    time_t until = time(NULL) + SECONDS;
+    for (int still = 0; still < STILL;) {
+        if (time(NULL) >= until) return 0;
+        exchange(fd, BEFORE, WARM);
+        by_tcp(fd, now);
+        still = memcmp(before, now, sizeof now) == 0 ? still + 1 : 0;
+        memcpy(before, now, sizeof now);
+    }
+    exchange(fd, BEGIN, 1);
+    return 1;
+}
+
+static int connect_to(const struct sockaddr_in *to) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    check(connect(fd, (const struct sockaddr *)to, sizeof *to) == 0, "connect");
+    return fd;
 }
 
 static int client(char **arguments) {
@@ -194,8 +263,13 @@ static int client(char **arguments) {
     struct sockaddr_in to = {.sin_family = AF_INET};
     to.sin_port = htons((uint16_t)atoi(arguments[3]));
     check(inet_pton(AF_INET, arguments[2], &to.sin_addr) == 1, "address");
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    check(connect(fd, (struct sockaddr *)&to, sizeof to) == 0, "connect");
+    int fd = connect_to(&to);
+    while (waits_for_take_over() && !is_taken_over(fd)) {
+        close(fd);
+        fd = connect_to(&to);
+    }
+    uint64_t before[2], after[2];
+    by_tcp(fd, before);
     struct bytes bytes = {1}, expected = {1}, lengths = {7};
     if (strcmp(mode, "stream") == 0) {
         pthread_t thread;
@@ -222,7 +296,9 @@ static int client(char **arguments) {
     }
     if (strcmp(mode, "stream") != 0) check(shutdown(fd, SHUT_WR) == 0, "shutdown");
     check(recv(fd, buffer, 1, 0) == 0, "end");
-    printf("all came back, %d%% by tcp\n", by_tcp(fd, total(rounds)));
+    by_tcp(fd, after);
+    int percent = (int)((after[0] - before[0]) * 100 / total(rounds));
+    printf("all came back, %d%% by tcp\n", percent);
     return 0;
 }
 

@@ -4,7 +4,7 @@
 # Nothing of it outlives this script: run it under `unshare --user --map-root-user --net`.
 set -e
 ip link set lo up
-unshare --net sleep 300 &
+unshare --net sleep 1000 &
 other=$!
 # the other's namespace is there once it is another than ours
 until [ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done

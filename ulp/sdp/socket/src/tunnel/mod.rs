@@ -552,3 +552,6 @@ fn random() -> u64 {
     debug_assert_eq!(filled, Ok(8), "short requests are served whole");
     u64::from_ne_bytes(bytes) | 1
 }
+
+#[cfg(test)]
+mod tests;
