@@ -23,7 +23,7 @@ sh -c "$CLIENT" < "$here/in" > "$here/out" &
 client=$!
 exec 3> "$here/in"
 if [ -n "$FERRIBAND" ]; then
-    while kill -0 $client && ! grep -q half "$here/out"; do sleep 0.05; done
+    while kill -0 $client && ! grep -qs half "$here/out"; do sleep 0.05; done
     "$FERRIBAND" fault add drop --device ferri_eth0 >&2
     echo on >&3
 fi
