@@ -51,6 +51,10 @@ pub unsafe extern "C" fn setsockopt(
             (libc::SOL_SOCKET, libc::SO_RCVLOWAT) if given.is_some_and(|least| least > 1) => {
                 only_by_kernel(number);
             }
+            // urgent bytes among the others make the kernel's counts differ from the stream's
+            (libc::SOL_SOCKET, libc::SO_OOBINLINE) if given.is_some_and(|is_set| is_set != 0) => {
+                only_by_kernel(number);
+            }
             (libc::SOL_SOCKET, ZEROCOPY) | (libc::IPPROTO_TCP, UPPER) => only_by_kernel(number),
             _ => {}
         }

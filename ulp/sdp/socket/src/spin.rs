@@ -24,6 +24,9 @@ use std::time::Duration;
 /// Nanoseconds of the first look, and of the longest.
 const FIRST: u64 = 5_000;
 const LONGEST: u64 = 50_000;
+/// A wait that took no longer may have been for a peer that slept as well: had both looked, it would
+/// have taken a part of that.
+const SOON: u64 = 150_000;
 /// What a sleep that is spared is worth.
 const WORTH: u64 = 20_000;
 /// Looks after which it is judged whether they pay.
@@ -253,7 +256,7 @@ impl Learner {
     fn waited(&mut self, began: u64, now: u64) {
         self.woke = now;
         self.limit = match now.saturating_sub(began) {
-            ..=LONGEST => (2 * self.limit).clamp(FIRST, LONGEST),
+            ..=SOON => (2 * self.limit).clamp(FIRST, LONGEST),
             _ if self.limit <= FIRST => 0,
             _ => self.limit / 2,
         };

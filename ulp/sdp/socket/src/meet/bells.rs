@@ -76,9 +76,9 @@ impl Ringer {
 
 /// Where this process hears of a peer of another user.
 #[derive(Debug)]
-pub struct Ear(Own);
+pub struct Receiver(Own);
 
-impl Ear {
+impl Receiver {
     /// One, and what the peer is given.
     ///
     /// # Errors
@@ -87,8 +87,8 @@ impl Ear {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let kind = SocketType::DGRAM;
         let _turn = Turn::begin();
-        let (ear, mouth) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
-        Ok((Self(Own::hide(ear)?), Own::hide(mouth)?))
+        let (receiver, sender) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        Ok((Self(Own::hide(receiver)?), Own::hide(sender)?))
     }
 
     /// Whether the peer has told since.
@@ -105,7 +105,7 @@ impl Ear {
     }
 }
 
-impl AsFd for Ear {
+impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -180,7 +180,7 @@ pub fn tell(channel: &mut Channel, told: &mut u32) {
             number: 0,
             message: Message::Bell { number },
         };
-        if channel.send(&packet, &[bell.mouth()]).is_err() {
+        if channel.send(&packet, &[bell.sender()]).is_err() {
             return;
         }
         *told = number;
@@ -193,19 +193,19 @@ mod tests {
 
     #[test]
     fn another_user_is_told_by_a_socket_alone() {
-        let (ear, mouth) = Ear::new().expect("descriptors");
+        let (receiver, sender) = Receiver::new().expect("descriptors");
         let copy = |of: &dyn AsFd| rustix::io::fcntl_dupfd_cloexec(of.as_fd(), 0).expect("one");
         let event = Event::new().expect("an eventfd");
         assert!(Ringer::take_over(copy(&event), false).is_err());
-        assert!(Ringer::take_over(copy(&mouth), true).is_err());
-        let ringer = Ringer::take_over(copy(&mouth), false).expect("a socket");
+        assert!(Ringer::take_over(copy(&sender), true).is_err());
+        let ringer = Ringer::take_over(copy(&sender), false).expect("a socket");
         let bells = Bells::by(ringer);
-        assert!(!ear.hear());
+        assert!(!receiver.hear());
         // many more than a queue holds
         for number in 0..1000 {
             bells.ring(number);
         }
-        let heard = (0..1000).take_while(|_| ear.hear()).count();
+        let heard = (0..1000).take_while(|_| receiver.hear()).count();
         assert!((1..1000).contains(&heard), "{heard}");
         assert_eq!(bells.told(1, vec![copy(&event)]), Err(Broken));
     }

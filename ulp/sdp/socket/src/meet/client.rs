@@ -5,7 +5,7 @@
 //! can hold up another; the processes that they name are asked one after another. Where one process
 //! has accepted at the port before, it is asked first, and no family if it agrees.
 
-use super::bells::{self, Ear};
+use super::bells::{self, Receiver};
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::family::PLACES;
@@ -58,7 +58,7 @@ struct Partner {
     /// It is of this process's user.
     is_own_user: bool,
     /// Where one of another user tells this process.
-    ear: Option<Ear>,
+    receiver: Option<Receiver>,
     /// It has what tells this process.
     is_told: bool,
     /// Boxes of this process that it has been told of.
@@ -293,13 +293,13 @@ impl ClientService {
             number: asked.number,
             message: Message::Request(asked.request),
         };
-        let mut mouth = None;
+        let mut sender = None;
         if !partner.is_told && !partner.is_own_user {
-            let (ear, other) = Ear::new().map_err(|_| Reason::NoMemory)?;
-            partner.ear = Some(ear);
-            mouth = Some(other);
+            let (receiver, other) = Receiver::new().map_err(|_| Reason::NoMemory)?;
+            partner.receiver = Some(receiver);
+            sender = Some(other);
         }
-        let bell = [mouth.as_ref().map_or(self.bell.as_fd(), AsFd::as_fd)];
+        let bell = [sender.as_ref().map_or(self.bell.as_fd(), AsFd::as_fd)];
         let fds = if partner.is_told { &[][..] } else { &bell[..] };
         if partner.channel.send(&packet, fds).is_err() {
             partner.is_over = true;
@@ -323,12 +323,15 @@ impl ClientService {
     pub fn interest(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let families = self.asked.iter().flat_map(|asked| &asked.families);
         let partners = self.partners.iter().map(|partner| &partner.channel);
-        let ears = self
+        let receivers = self
             .partners
             .iter()
-            .filter_map(|partner| partner.ear.as_ref());
-        let ears = ears.map(|ear| (ear.as_fd(), PollFlags::IN));
-        families.chain(partners).map(Channel::interest).chain(ears)
+            .filter_map(|partner| partner.receiver.as_ref());
+        let receivers = receivers.map(|receiver| (receiver.as_fd(), PollFlags::IN));
+        families
+            .chain(partners)
+            .map(Channel::interest)
+            .chain(receivers)
     }
 
     /// When [`ClientService::serve`] has to be called at the latest.
@@ -350,7 +353,7 @@ impl Partner {
             channel,
             borrower: Borrower::new(is_own_user),
             is_own_user,
-            ear: None,
+            receiver: None,
             is_told: false,
             boxes_told: 0,
             port: None,
@@ -427,7 +430,7 @@ impl Partner {
                 }
             }
         }
-        if self.ear.as_ref().is_some_and(Ear::hear) {
+        if self.receiver.as_ref().is_some_and(Receiver::hear) {
             news.push(News::Rung);
         }
         if !self.borrower.is_empty() && self.is_own_user {

@@ -3,7 +3,7 @@
 //! Owns: the name, the channels of others, the slots that they have. Must not know: the process's
 //! sockets, which whoever calls it looks up.
 
-use super::bells::{self, Bells, Ear};
+use super::bells::{self, Bells, Receiver};
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::message::{Message, Name, Packet, Reason, Request};
@@ -52,7 +52,7 @@ struct Guest {
     /// It is of this process's user.
     is_own_user: bool,
     /// Where one of another user tells this process.
-    ear: Option<Ear>,
+    receiver: Option<Receiver>,
     lender: Lender,
     /// Tells the peer's process.
     bells: Option<Arc<Bells>>,
@@ -129,7 +129,7 @@ impl HolderService {
                 channel,
                 uid,
                 is_own_user,
-                ear: None,
+                receiver: None,
                 lender: Lender::default(),
                 bells: None,
                 is_told: false,
@@ -199,7 +199,7 @@ impl HolderService {
                 _ => return Err(Broken),
             }
         }
-        if guest.ear.as_ref().is_some_and(Ear::hear) {
+        if guest.receiver.as_ref().is_some_and(Receiver::hear) {
             news.push(News::Rung);
         }
         if guest.is_told && guest.is_own_user {
@@ -243,14 +243,14 @@ impl HolderService {
         if loan.is_new {
             fds.push(loan.segment.as_fd());
         }
-        let mut mouth = None;
+        let mut sender = None;
         if !guest.is_told && !guest.is_own_user {
-            let (ear, other) = Ear::new().map_err(|_| Broken)?;
-            guest.ear = Some(ear);
-            mouth = Some(other);
+            let (receiver, other) = Receiver::new().map_err(|_| Broken)?;
+            guest.receiver = Some(receiver);
+            sender = Some(other);
         }
         if !guest.is_told {
-            fds.push(mouth.as_ref().map_or(self.bell.as_fd(), AsFd::as_fd));
+            fds.push(sender.as_ref().map_or(self.bell.as_fd(), AsFd::as_fd));
         }
         let at = slot as u32;
         let message = Message::Agreed { segment, slot: at };
@@ -309,10 +309,13 @@ impl HolderService {
     /// What [`HolderService::serve`] has to be called for.
     pub fn interest(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let channels = self.guests.iter().map(|guest| guest.channel.interest());
-        let ears = self.guests.iter().filter_map(|guest| guest.ear.as_ref());
-        let ears = ears.map(|ear| (ear.as_fd(), PollFlags::IN));
+        let receivers = self
+            .guests
+            .iter()
+            .filter_map(|guest| guest.receiver.as_ref());
+        let receivers = receivers.map(|receiver| (receiver.as_fd(), PollFlags::IN));
         let listener = std::iter::once((self.listener.as_fd(), PollFlags::IN));
-        listener.chain(channels).chain(ears)
+        listener.chain(channels).chain(receivers)
     }
 
     /// When [`HolderService::serve`] has to be called at the latest.

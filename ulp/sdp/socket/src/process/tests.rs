@@ -1,9 +1,10 @@
 //! Both sides in one process, or one in a child: what the entries of the preloaded library do.
 
 use super::*;
+use crate::calls::Nap;
 use crate::meet::message::Message;
 use crate::meet::report::Side;
-use crate::ready;
+use crate::ready::{self, kernel};
 use crate::testing::{Fork, alone, child, join, soon};
 use ferriband_sdp_local::{FUTEX, Memory, Reader, Shared, Way, Word, Writer};
 use ferriband_sdp_proto::change::Phase;
@@ -57,10 +58,21 @@ impl Number {
         }
     }
 
+    /// The number may be closed meanwhile: the call is open, which keeps the word.
     fn slept(self, sleeper: Sleeper) -> ferriband_host::wake::Wait {
-        let pin = process().pin(self.0).expect("a stream");
-        let link = pin.link().expect("who sleeps has one");
-        sleeper.nap().sleep(link.on(socket(self.0)))
+        match sleeper.nap() {
+            Nap::Word { at, value, until } => {
+                let until = kernel::spec(until);
+                let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
+                // SAFETY: the call is open; the time lives in this frame.
+                unsafe { Nap::sleep_on(at, value, until) }
+            }
+            Nap::Kernel => {
+                let pin = process().pin(self.0).expect("a stream");
+                let link = pin.link().expect("who sleeps has one");
+                sleeper.nap().sleep(link.on(socket(self.0)))
+            }
+        }
     }
 
     fn send(self, bytes: &[u8]) {

@@ -30,18 +30,22 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 pub struct Bell {
     number: u32,
     /// Where the waiter hears.
-    ear: Own,
+    receiver: Own,
     /// What tells it.
-    mouth: Own,
+    sender: Own,
 }
 
 impl Bell {
     fn new(number: u32) -> Result<Self, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let _turn = Turn::begin();
-        let (ear, mouth) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let (ear, mouth) = (Own::hide(ear)?, Own::hide(mouth)?);
-        Ok(Self { number, ear, mouth })
+        let (receiver, sender) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let (receiver, sender) = (Own::hide(receiver)?, Own::hide(sender)?);
+        Ok(Self {
+            number,
+            receiver,
+            sender,
+        })
     }
 
     /// The number that peers know.
@@ -53,7 +57,7 @@ impl Bell {
     pub fn ring(&self) {
         // one that is full tells already
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let _ = send(&self.mouth, b"!", flags);
+        let _ = send(&self.sender, b"!", flags);
     }
 
     /// Makes it silent. Whoever has waited there looks afterwards: a ring that has found the socket
@@ -61,20 +65,20 @@ impl Bell {
     pub fn silence(&self) {
         let mut heard = [0; 256];
         while matches!(
-            recv(&self.ear, &mut heard, RecvFlags::DONTWAIT),
+            recv(&self.receiver, &mut heard, RecvFlags::DONTWAIT),
             Ok((256.., _))
         ) {}
     }
 
     /// What tells it, for peers.
-    pub fn mouth(&self) -> BorrowedFd<'_> {
-        self.mouth.as_fd()
+    pub fn sender(&self) -> BorrowedFd<'_> {
+        self.sender.as_fd()
     }
 }
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ear.as_fd()
+        self.receiver.as_fd()
     }
 }
 

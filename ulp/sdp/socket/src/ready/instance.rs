@@ -51,6 +51,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Bits of a tag that are the place of a registration; above them comes how often it was taken.
 const PLACE_BITS: u32 = 20;
@@ -187,6 +188,8 @@ pub(super) struct Inside {
     waits: u32,
     /// The list has filled the last wait's room: the kernel is asked first.
     pub kernel_first: bool,
+    /// When the kernel was asked by a wait that had found events.
+    asked: Duration,
 }
 
 /// What the library adds to its tags, so that a program's data are none.
@@ -513,6 +516,16 @@ impl Inside {
     /// It has slept.
     pub fn wake_up(&mut self) {
         self.asleep = self.asleep.saturating_sub(1);
+    }
+
+    /// Whether the kernel was asked no longer ago than this by a wait that had found events. If
+    /// not, it is asked by the one that asks here.
+    pub fn was_asked(&mut self, now: Duration, ago: Duration) -> bool {
+        let was_asked = now.saturating_sub(self.asked) < ago;
+        if !was_asked {
+            self.asked = now;
+        }
+        was_asked
     }
 
     /// A number for a wait.

@@ -152,7 +152,7 @@ impl<'a> Wait<'a> {
                 // a signal handler has interrupted this thread's own look
                 return self.sleep(Asleep::Kernel);
             };
-            if first.count == self.events.len() {
+            if first.count == self.events.len() || first.is_enough {
                 return Next::Over(Ok(first.count));
             }
             if self.waits && first.is_idle() {
@@ -229,7 +229,13 @@ struct First {
     wait: u32,
     /// Something is on the list, and was not looked at.
     is_busy: bool,
+    /// There are events, and the kernel was asked a moment ago.
+    is_enough: bool,
 }
+
+/// Whoever finds events asks the kernel for others again after so long. Until then what the kernel
+/// has is told by a later wait, as if it had come later.
+const ASK_AGAIN: Duration = Duration::from_micros(20);
 
 impl First {
     /// There is nothing.
@@ -273,6 +279,7 @@ impl Instance {
             count: 0,
             wait,
             is_busy: false,
+            is_enough: false,
         };
         if std::mem::take(&mut inside.kernel_first) {
             first.is_busy = !inside.is_empty();
@@ -281,6 +288,7 @@ impl Instance {
         }
         inside.kernel_first = first.count == events.len();
         if first.count > 0 {
+            first.is_enough = inside.was_asked(now(), ASK_AGAIN);
             inside.leave(self);
         }
         if first.is_idle() && waits && falls_asleep {

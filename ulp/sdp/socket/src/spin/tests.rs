@@ -81,6 +81,26 @@ fn whoever_is_answered_soon_stops_sleeping() {
 }
 
 #[test]
+fn two_that_sleep_find_out_that_both_may_look() {
+    // an idle core takes 25 us to wake up, whoever looks meanwhile
+    let wake = 25 * MICRO;
+    let mut sides = [Thread::new(), Thread::new()];
+    let mut last_slept = [true; 2];
+    let mut sleeps = 0;
+    for round in 0..2_000 {
+        for at in [0, 1] {
+            let peers = if last_slept[1 - at] { wake } else { 0 };
+            let answer = peers + 2 * MICRO;
+            let before = sides[at].sleeps;
+            sides[at].wait(answer, answer + wake, None);
+            last_slept[at] = sides[at].sleeps > before;
+            sleeps += u32::from(last_slept[at] && round > 20);
+        }
+    }
+    assert_eq!(sleeps, 0);
+}
+
+#[test]
 fn the_idle_do_not_look() {
     for gap in [200 * MICRO, MILLI, 1000 * MILLI] {
         let mut thread = Thread::new();

@@ -344,7 +344,7 @@ impl Shared {
         let mut announced = self.announced.load(Ordering::SeqCst);
         while announced < boxes::count() {
             announced += 1;
-            let bell = boxes::get(announced).expect("made").mouth();
+            let bell = boxes::get(announced).expect("made").sender();
             let copy = bell.try_clone_to_owned().expect("a descriptor");
             let ringer = Ringer::socket(copy).expect("a socket");
             self.bells.add(announced, ringer).expect("new");
