@@ -96,7 +96,7 @@ test-sdp: build ## run other people's tests of sockets plain and under `ferriban
 test-sdp-hosts: ## run TCP programs between two network namespaces by queue pairs
 	$(need) $(BUILD_PACKAGES) iproute2
 	@scripts/need-rust
-	$(CARGO) test --package ferriband-sdp-preload --test hosts -- --ignored
+	$(CARGO) test --package ferriband-sdp-preload --test hosts
 
 test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone (LAUNCH='hydra slurm')
 	$(need) $(LAUNCH_PACKAGES)

@@ -156,7 +156,6 @@ fn by_tcp(said: &str) -> u32 {
 }
 
 #[test]
-#[ignore = "two hosts, some seconds each: make test-sdp-hosts"]
 fn bytes_go_by_queue_pairs_with_each_flow_control() {
     if !may_have_hosts() {
         return;
@@ -174,7 +173,6 @@ fn bytes_go_by_queue_pairs_with_each_flow_control() {
 }
 
 #[test]
-#[ignore = "two hosts, some seconds each: make test-sdp-hosts"]
 fn a_program_that_sends_all_before_it_reads_goes_on() {
     if may_have_hosts() {
         by_tcp(&run("stream", 6000, RANGES, None).said);
@@ -182,7 +180,6 @@ fn a_program_that_sends_all_before_it_reads_goes_on() {
 }
 
 #[test]
-#[ignore = "two hosts, some seconds each: make test-sdp-hosts"]
 fn hosts_that_are_not_listed_and_one_side_alone_stay_tcp() {
     if !may_have_hosts() {
         return;
@@ -194,7 +191,6 @@ fn hosts_that_are_not_listed_and_one_side_alone_stay_tcp() {
 }
 
 #[test]
-#[ignore = "two hosts, some seconds each: make test-sdp-hosts"]
 fn a_server_that_executes_another_program_or_forks_goes_on_by_tcp() {
     if !may_have_hosts() {
         return;
@@ -207,7 +203,6 @@ fn a_server_that_executes_another_program_or_forks_goes_on_by_tcp() {
 }
 
 #[test]
-#[ignore = "two hosts, some seconds each: make test-sdp-hosts"]
 fn a_server_that_is_killed_resets_the_connection() {
     if may_have_hosts() {
         let run = run("die", 6000, RANGES, None);
@@ -222,7 +217,6 @@ fn a_server_that_is_killed_resets_the_connection() {
 }
 
 #[test]
-#[ignore = "two hosts, some seconds each: make test-sdp-hosts"]
 fn an_adapter_that_loses_all_packets_is_left_for_tcp() {
     if may_have_hosts() {
         let run = run("half", 6000, RANGES, Some(&ferriband()));
