@@ -52,7 +52,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-sdp-hosts test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -92,6 +92,11 @@ test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 and at 8 
 test-sdp: build ## run other people's tests of sockets plain and under `ferriband sdp run`, and name those that fail only under it (FOR_SDP='--patient cpython redis:unit/protocol'; NGINX_TESTS=GIT)
 	$(need) $(SDP_PACKAGES) $(if $(NGINX_TESTS),$(NGINX_PACKAGES))
 	@FERRIBAND=$(FERRIBAND) scripts/sdp-tests $(if $(NGINX_TESTS),--nginx-tests $(NGINX_TESTS)) $(FOR_SDP) || [ $$? -eq 77 ]
+
+test-sdp-hosts: ## run TCP programs between two network namespaces by queue pairs
+	$(need) $(BUILD_PACKAGES) iproute2
+	@scripts/need-rust
+	$(CARGO) test --package ferriband-sdp-preload --test hosts
 
 test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone (LAUNCH='hydra slurm')
 	$(need) $(LAUNCH_PACKAGES)

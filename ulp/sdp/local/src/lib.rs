@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod far;
 mod lock;
 mod memory;
 mod reader;
@@ -24,6 +25,7 @@ mod tests;
 mod wake;
 mod writer;
 
+pub use far::{Far, Hold, UNKNOWN};
 pub use memory::{CONNECTION_OVER, Errno, Kernel, Memory, Own, PEER_ENDED, Shared, Way, Word};
 pub use reader::{Finds, Reader, Received};
 pub use service::{Closing, Service};

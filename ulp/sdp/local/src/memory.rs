@@ -161,6 +161,18 @@ pub trait Kernel: Memory {
     /// # Errors
     /// As recv(2).
     fn pass_over(&self, most: u64) -> Result<u64, Errno>;
+    /// Sends what is to stand in TCP before a copy that begins at position `from` of SDP's part, of
+    /// which `sent` bytes were sent before; gives its length once all of it is. Only a connection
+    /// between hosts has such bytes.
+    ///
+    /// # Errors
+    /// As send(2).
+    fn send_preface(&self, from: u64, sent: u64) -> Result<u64, Errno> {
+        let _ = (from, sent);
+        Ok(0)
+    }
+    /// This side has offered to look at both. Only where the peer cannot see it, it is told.
+    fn offered(&self) {}
     /// A number for the calling thread, not 0, below 2^31 in its lower half, that no other thread
     /// of this side has.
     fn me(&self) -> u64;

@@ -179,8 +179,9 @@ impl<K: Kernel> Reader<'_, K> {
         self.0.store(Word::Own(Own::FromTcp), self.0.taken());
         let (tcp, ready) = (Phase::Tcp as u64, Phase::Ready as u64);
         let offered = self.0.exchange(shared(Shared::Phase), tcp, ready).is_ok();
-        if !offered {
-            self.0.store(gate, 0);
+        match offered {
+            true => self.0.offered(),
+            false => self.0.store(gate, 0),
         }
         offered
     }
@@ -426,7 +427,7 @@ impl<K: Kernel> Reader<'_, K> {
     /// The lock of what this side receives; None if this thread has it. What a call had taken from
     /// the ring that died with it is W's again, if it has not said so; what it had taken from the
     /// kernel is gone with it.
-    fn lock(&self) -> Option<Held<'_, K>> {
+    pub(crate) fn lock(&self) -> Option<Held<'_, K>> {
         let held = Held::take(self.0, Own::ReceiveLock)?;
         if held.inherited {
             self.0.store(Word::Own(Own::FromTcp), self.0.taken());

@@ -186,7 +186,7 @@ impl<K: Kernel> Writer<'_, K> {
 
     /// The lock of what this side sends; None if this thread has it. A call that died with it may
     /// have filled the ring, and not have said so.
-    fn lock(&self) -> Option<Held<'_, K>> {
+    pub(crate) fn lock(&self) -> Option<Held<'_, K>> {
         let held = Held::take(self.0, Own::SendLock)?;
         if held.inherited {
             self.0.store(Word::Own(Own::SendGate), 0);
@@ -323,8 +323,8 @@ impl<K: Kernel> Writer<'_, K> {
             self.0.ring_bytes(OUT),
         );
         let least = end.saturating_sub(size);
-        let mut sent = self.0.sent().saturating_sub(load(Shared::Offset));
-        if sent == 0 {
+        let before = self.0.sent().saturating_sub(load(Shared::Offset));
+        if before == 0 {
             // whoever finds another phase than Back has said what it had read: nothing that is read
             // by then is sent again, and its close leaves nothing behind
             self.0.fence();
@@ -337,6 +337,19 @@ impl<K: Kernel> Writer<'_, K> {
         let from = load(Shared::CopyFrom).clamp(least, end);
         // what cannot arrive is not sent: the kernel would tell its error here
         let is_over = self.own(Own::Ended) & CONNECTION_OVER != 0;
+        let preface = match is_over {
+            true => Ok(0),
+            false => self.0.send_preface(from, before),
+        };
+        let preface = match preface {
+            Err(Errno(EAGAIN | EINTR)) => return false,
+            answer => answer,
+        };
+        let Ok(preface) = preface.map_err(|error| error::keep(self.0, error)) else {
+            self.set_phase(Phase::Done);
+            return true;
+        };
+        let mut sent = before.saturating_sub(preface);
         while !is_over && from + sent < end {
             let at = (from + sent).wrapping_sub(base) % size;
             match self.0.send_from_ring(at, end - from - sent) {

@@ -16,13 +16,26 @@ fn before_exec() {
     report();
 }
 
+/// As [`before_exec`], of a program in this process's place.
+fn before_another() {
+    before_end();
+    before_exec();
+}
+
+/// What another host has not got goes by TCP.
+fn before_end() {
+    if let Some(process) = Process::there() {
+        quietly((), || process.before_end());
+    }
+}
+
 /// execve(2).
 ///
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
-    before_exec();
+    before_another();
     real::call!(-1, fn execve(path => *const c_char, argv => Strings, envp => Strings) -> c_int)
 }
 
@@ -38,7 +51,7 @@ pub unsafe extern "C" fn execveat(
     envp: Strings,
     flags: c_int,
 ) -> c_int {
-    before_exec();
+    before_another();
     real::call!(-1, fn execveat(
         directory => c_int, path => *const c_char, argv => Strings, envp => Strings,
         flags => c_int
@@ -51,7 +64,7 @@ pub unsafe extern "C" fn execveat(
 /// As of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(file: c_int, argv: Strings, envp: Strings) -> c_int {
-    before_exec();
+    before_another();
     real::call!(-1, fn fexecve(file => c_int, argv => Strings, envp => Strings) -> c_int)
 }
 
@@ -61,7 +74,7 @@ pub unsafe extern "C" fn fexecve(file: c_int, argv: Strings, envp: Strings) -> c
 /// As of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
-    before_exec();
+    before_another();
     real::call!(-1, fn execv(path => *const c_char, argv => Strings) -> c_int)
 }
 
@@ -71,7 +84,7 @@ pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
 /// As of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
-    before_exec();
+    before_another();
     real::call!(-1, fn execvp(file => *const c_char, argv => Strings) -> c_int)
 }
 
@@ -81,7 +94,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
 /// As of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
-    before_exec();
+    before_another();
     real::call!(-1, fn execvpe(file => *const c_char, argv => Strings, envp => Strings) -> c_int)
 }
 
@@ -168,6 +181,7 @@ extern "C" fn at_start() {
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_exit() {
+    before_end();
     report();
 }
 
@@ -179,6 +193,7 @@ static AT_EXIT: extern "C" fn() = at_exit;
 /// _exit(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(code: c_int) -> ! {
+    before_end();
     report();
     real::call!((), fn _exit(code => c_int) -> ());
     std::process::abort()

@@ -36,6 +36,20 @@ pub static SETTINGS: Table = Table {
             help: "Whether a thread that finds nothing looks again before it sleeps: as long as it learns that this pays, never (0), or 10 ms before each sleep (always), which takes a core.",
         },
         Setting {
+            name: "ranges",
+            about: "hosts",
+            kind: Kind::Text,
+            default: "",
+            help: "Addresses and ranges (192.0.2.0/24 2001:db8::1) of hosts with which connections go by queue pairs of an adapter, found by rdma_cm; empty: none.",
+        },
+        Setting {
+            name: "flow",
+            about: "hosts",
+            kind: Kind::OneOf(&["credit", "ring", "nic"]),
+            default: "nic",
+            help: "The flow control that this process asks for, by queue pairs.",
+        },
+        Setting {
             name: "counters",
             about: "reports",
             kind: Kind::Text,

@@ -4,8 +4,9 @@
 //! Owns: where a connection's words lie in this process ([`link`]), what the kernel says of its TCP
 //! socket ([`tcp`]), how two processes agree about a connection ([`meet`]), which record stands for
 //! which descriptor ([`table`]), what a program's calls do and what serves them ([`process`]),
-//! which processes hold a record ([`arena`], [`holder`]), where the library hides descriptors of
-//! its own ([`own`]), who waits for what ([`ready`]). Must not know: the C names of calls.
+//! how a connection to another host goes by queue pairs ([`tunnel`]), which processes hold a record
+//! ([`arena`], [`holder`]), where the library hides descriptors of its own ([`own`]), who waits for
+//! what ([`ready`]). Must not know: the C names of calls.
 //! Everything that it asks the kernel goes by system calls that no preloaded library stands before.
 
 pub mod arena;
@@ -27,6 +28,7 @@ mod signals;
 pub mod spin;
 pub mod table;
 pub mod tcp;
+pub mod tunnel;
 
 #[cfg(test)]
 mod testing;

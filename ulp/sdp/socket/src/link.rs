@@ -5,14 +5,14 @@ use crate::holder;
 use crate::meet::bells::Bells;
 use crate::own::{Event, Own, Segment};
 use crate::record::Record;
-use crate::segment::{self, LENGTH, RING_BYTES, Role, SLOTS};
+use crate::segment::{self, FAR_BYTES, LENGTH, RING_BYTES, Role, SLOTS};
 use crate::{table, tcp};
 use ferriband_host::copy::{self, Direction};
 use ferriband_host::segment::OutOfRange;
 use ferriband_host::wake::{self, Until, Wait};
 use ferriband_sdp_local::{Errno, Kernel, Memory, Shared, Way, Word};
 use rustix::event::{PollFd, PollFlags};
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -35,6 +35,8 @@ pub struct Link<'a> {
     own: Arc<Event>,
     /// The socket, once the program has closed its last number of it.
     kept: OnceLock<Own>,
+    /// The peer is on another host: this process's service thread stands for it.
+    is_far: bool,
 }
 
 // SAFETY: the rings are shared memory, which is read and written as bytes that somebody else may
@@ -95,6 +97,7 @@ impl<'a> Link<'a> {
             peer,
             own,
             kept: OnceLock::new(),
+            is_far: false,
         })
     }
 
@@ -109,6 +112,65 @@ impl<'a> Link<'a> {
     #[inline]
     pub(crate) fn kept(&self) -> Option<BorrowedFd<'_>> {
         self.kept.get().map(AsFd::as_fd)
+    }
+
+    /// A connection to another host, in a slot of this process's own.
+    #[must_use]
+    pub(crate) fn far(self) -> Self {
+        Link {
+            is_far: true,
+            ..self
+        }
+    }
+
+    /// Bytes that each of its rings holds.
+    #[inline]
+    pub(crate) fn ring_bytes(&self) -> u64 {
+        match self.is_far {
+            true => FAR_BYTES,
+            false => RING_BYTES,
+        }
+    }
+
+    /// Whether the peer is on another host.
+    pub(crate) fn is_far(&self) -> bool {
+        self.is_far
+    }
+
+    /// The number that stands in TCP before a copy of what this side sends, if it is not 0.
+    pub(crate) fn preface(&self) -> &AtomicU64 {
+        let direction = segment::direction(self.role, true);
+        let at = segment::preface(self.slot, direction);
+        self.segment.word64(at).expect("a slot of the segment")
+    }
+
+    /// Where the peer is told of this connection, as [`Link::where_told`].
+    pub(crate) fn where_peer_told(&self) -> Told {
+        Told {
+            role: self.role.other(),
+            ..self.where_told()
+        }
+    }
+
+    /// Copies out of the ring of what this side sends, whose first byte has position `base`.
+    pub(crate) fn copy_out(&self, base: u64, position: u64, to: &mut [u8]) {
+        let ring = self.ring(Way::Out).as_ptr();
+        pieces(position.wrapping_sub(base), to.len(), |at, from, length| {
+            let to = to[from..from + length].as_mut_ptr();
+            // SAFETY: a piece of the ring, which is mapped as long as the link lives, and as much
+            // of the buffer.
+            unsafe { copy::shared(Direction::Out, ring.wrapping_add(at), to, length) };
+        });
+    }
+
+    /// Copies into the ring of what this side receives, whose first byte has position 0.
+    pub(crate) fn copy_in(&self, position: u64, from: &[u8]) {
+        let ring = self.ring(Way::In).as_ptr();
+        pieces(position, from.len(), |at, begin, length| {
+            let from = from[begin..begin + length].as_ptr().cast_mut();
+            // SAFETY: as above, the other way round; the buffer is only read.
+            unsafe { copy::shared(Direction::In, from, ring.wrapping_add(at), length) };
+        });
     }
 
     /// This connection, with the number that its TCP socket has for the caller.
@@ -188,6 +250,29 @@ impl<'a> Link<'a> {
 
     fn ring(&self, way: Way) -> NonNull<u8> {
         self.rings[usize::from(way == Way::In)]
+    }
+}
+
+/// Bytes that stand in TCP before a copy of what a tunnel has carried.
+pub(crate) const PREFACE_BYTES: u64 = 16;
+
+/// The number that both sides know, and where the copy begins.
+pub(crate) fn preface(number: u64, from: u64) -> [u8; PREFACE_BYTES as usize] {
+    let mut bytes = [0; PREFACE_BYTES as usize];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    bytes[8..].copy_from_slice(&from.to_be_bytes());
+    bytes
+}
+
+/// The one or two pieces of a ring to another host in which bytes lie: where in the ring, where in
+/// the bytes, how many.
+fn pieces(position: u64, length: usize, mut each: impl FnMut(usize, usize, usize)) {
+    let length = length.min(FAR_BYTES as usize);
+    let at = (position % FAR_BYTES) as usize;
+    let first = length.min(FAR_BYTES as usize - at);
+    each(at, 0, first);
+    if first < length {
+        each(0, first, length - first);
     }
 }
 
@@ -304,7 +389,7 @@ impl Memory for Call<'_, '_> {
 
     #[inline]
     fn ring_bytes(&self, _way: Way) -> u64 {
-        RING_BYTES
+        self.link.ring_bytes()
     }
 
     fn put(&self, at: u64, source: &[libc::iovec], from: u64, bytes: u64) {
@@ -352,9 +437,9 @@ impl Kernel for Call<'_, '_> {
     }
 
     fn send_from_ring(&self, at: u64, bytes: u64) -> Result<u64, Errno> {
-        let ring = self.link.ring(Way::Out).as_ptr();
-        let (at, bytes) = (at.min(RING_BYTES), bytes.min(RING_BYTES));
-        let first = bytes.min(RING_BYTES - at);
+        let (ring, size) = (self.link.ring(Way::Out).as_ptr(), self.link.ring_bytes());
+        let (at, bytes) = (at.min(size), bytes.min(size));
+        let first = bytes.min(size - at);
         let part = |at: u64, length: u64| libc::iovec {
             iov_base: ring.wrapping_add(at as usize).cast(),
             iov_len: length as usize,
@@ -390,6 +475,26 @@ impl Kernel for Call<'_, '_> {
     #[inline]
     fn me(&self) -> u64 {
         table::thread()
+    }
+
+    fn send_preface(&self, from: u64, sent: u64) -> Result<u64, Errno> {
+        let number = self.link.preface().load(Ordering::SeqCst);
+        if number == 0 {
+            return Ok(0);
+        }
+        let preface = preface(number, from);
+        let mut sent = sent as usize;
+        while let Some(rest) = preface.get(sent..).filter(|rest| !rest.is_empty()) {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            sent += rustix::net::send(self.socket(), rest, flags).map_err(errno)?;
+        }
+        Ok(PREFACE_BYTES)
+    }
+
+    fn offered(&self) {
+        if self.link.is_far {
+            self.ring(Way::In);
+        }
     }
 
     fn lives(&self, thread: u64) -> bool {

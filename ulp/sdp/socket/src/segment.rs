@@ -10,6 +10,9 @@ use ferriband_sdp_local::Shared;
 pub const SLOTS: u64 = 64;
 /// Bytes of a ring.
 pub const RING_BYTES: u64 = 64 << 10;
+/// Bytes that a ring to another host holds: what an empty TCP socket takes in any case, for such a
+/// connection's buffer grows only while TCP carries it.
+pub const FAR_BYTES: u64 = 32 << 10;
 /// Bytes of a segment.
 pub const LENGTH: u64 = RINGS + SLOTS * 2 * RING_BYTES;
 
@@ -67,6 +70,13 @@ pub(crate) fn word(slot: u64, direction: u64, word: Shared) -> u64 {
 pub(crate) fn box_word(slot: u64, direction: u64, reads: bool) -> u64 {
     let at = if reads { 88 } else { 48 };
     slot * SLOT_BYTES + direction * DIRECTION_BYTES + at
+}
+
+/// Offset of the word with the number that stands in TCP before a copy of this direction; 0: none.
+/// Only a slot that no other process maps has it.
+#[inline]
+pub(crate) fn preface(slot: u64, direction: u64) -> u64 {
+    slot * SLOT_BYTES + direction * DIRECTION_BYTES + 56
 }
 
 /// Offset of the word in which the peer of a side says for which slots it has told that side's

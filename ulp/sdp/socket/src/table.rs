@@ -82,6 +82,8 @@ pub struct Traffic {
     pub by: AtomicU32,
     /// The port where it listens, or was accepted. 0: one without a family.
     pub port: AtomicU32,
+    /// The timestamp of TCP when it began to connect; 0 if that is not known.
+    pub stamp: AtomicU32,
 }
 
 impl Traffic {
@@ -93,6 +95,7 @@ impl Traffic {
         self.why.store(0, Ordering::Relaxed);
         self.by.store(0, Ordering::Relaxed);
         self.port.store(0, Ordering::Relaxed);
+        self.stamp.store(0, Ordering::Relaxed);
     }
 }
 

@@ -72,6 +72,28 @@ pub fn get_option(
     Ok(length as usize)
 }
 
+/// setsockopt(2) of these bytes.
+///
+/// # Errors
+/// As setsockopt(2).
+pub fn set_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &[u8],
+) -> Result<(), Errno> {
+    let arguments = [
+        socket.as_raw_fd() as isize,
+        level as isize,
+        name as isize,
+        value.as_ptr() as isize,
+        value.len() as isize,
+        0,
+    ];
+    // SAFETY: the kernel reads the value alone.
+    unsafe { system_call(libc::SYS_setsockopt, arguments) }.map(drop)
+}
+
 /// Bytes that the peer's kernel has not acknowledged, those of a FIN included.
 ///
 /// # Errors

@@ -1,9 +1,10 @@
 //! The bytes of the Sockets Direct Protocol (IBA annex A4).
 //!
 //! Owns: the header of every message ([`Bsdh`]), the messages ([`Message`]), the arithmetic of
-//! sequence numbers and credits, the service ID of a port, and three private parts: the negotiation
+//! sequence numbers and credits, the service ID of a port, and four private parts: the negotiation
 //! of the flow controls that write into a ring ([`FlowControl`]), a short form of Hello and
-//! HelloAck for connections of the TCP port space, and why a connection is refused ([`Refusal`]).
+//! HelloAck for connections of the TCP port space, why a connection is refused ([`Refusal`]), and
+//! what carries a TCP connection in the stream of one of SDP ([`Frame`]).
 //! Must not know: connections, queue pairs, memory, time. What a peer does with a message is the
 //! protocol machine's business.
 //!
@@ -34,6 +35,7 @@ mod control;
 mod credits;
 mod error;
 mod flow;
+mod frame;
 mod header;
 mod hello;
 mod message;
@@ -47,6 +49,7 @@ pub use control::*;
 pub use credits::*;
 pub use error::*;
 pub use flow::*;
+pub use frame::*;
 pub use hello::*;
 pub use message::*;
 pub use mid::*;

@@ -31,6 +31,7 @@ use crate::link::Link;
 use crate::own::{Event, Segment};
 use crate::record::Record;
 use crate::segment::Role;
+use crate::tunnel::hosts::FAR;
 use bells::Bells;
 use ferriband_host::segment::OutOfRange;
 use message::Reason;
@@ -82,7 +83,11 @@ impl Met {
     /// There is no such slot.
     pub fn link<'a>(&self, record: &'a Record, own: Arc<Event>) -> Result<Link<'a>, OutOfRange> {
         let (segment, slot) = (self.segment.clone(), self.ticket.slot);
-        Link::new(segment, slot, self.role, record, self.peer.clone(), own)
+        let link = Link::new(segment, slot, self.role, record, self.peer.clone(), own)?;
+        match self.ticket.pair {
+            FAR => Ok(link.far()),
+            _ => Ok(link),
+        }
     }
 }
 

@@ -145,6 +145,11 @@ fn clear(segment: &Segment, slot: u64) {
         let word = segment.word64(at).expect("a slot of the segment");
         word.store(0, Ordering::SeqCst);
     }
+    for direction in [0, 1] {
+        let word = segment.word64(segment::preface(slot, direction));
+        let word = word.expect("a slot of the segment");
+        word.store(0, Ordering::SeqCst);
+    }
     for side in [Role::Connected, Role::Accepted] {
         let word = segment.word64(segment::told(side));
         let word = word.expect("each segment has these");

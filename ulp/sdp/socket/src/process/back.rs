@@ -1,7 +1,7 @@
 //! How a connection comes back to TCP, and what is told of it meanwhile.
 
 use super::state::{self, State};
-use super::{Process, report, socket};
+use super::{Process, far, report, socket};
 use crate::meet::report::{Cause, Why};
 use crate::table::Pin;
 use ferriband_host::wake::{self, Until};
@@ -15,7 +15,10 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How long a call waits for the peer that never waits without the library. A peer that is stopped
 /// answers when it continues.
-const BRIEFLY: Duration = Duration::from_millis(200);
+pub(super) const BRIEFLY: Duration = Duration::from_millis(200);
+
+/// How much longer a peer on another host is waited for: without its answer the connection ends.
+const FARTHER: Duration = Duration::from_millis(1800);
 
 impl Process {
     /// What the program is about to do is the kernel's alone: the connection is TCP when this
@@ -29,8 +32,8 @@ impl Process {
     pub fn only_by_kernel_for(&'static self, number: i32, cause: Cause) {
         if let Some(pin) = self.pin(number) {
             self.never(&pin, cause);
-            self.bring_back(&pin, number, Some(wake::now() + BRIEFLY));
         }
+        self.only_by_kernel_until(number, wake::now() + BRIEFLY);
     }
 
     /// The stream stays TCP. The first cause is remembered.
@@ -41,9 +44,14 @@ impl Process {
         }
     }
 
-    fn only_by_kernel_until(&'static self, number: i32, until: Duration) {
-        if let Some(pin) = self.pin(number) {
-            self.bring_back(&pin, number, Some(until));
+    pub(super) fn only_by_kernel_until(&'static self, number: i32, until: Duration) {
+        let Some(pin) = self.pin(number) else {
+            return;
+        };
+        let is_far = pin.link().is_some_and(|link| link.is_far());
+        let until = if is_far { until + FARTHER } else { until };
+        if !self.bring_back(&pin, number, Some(until)) && is_far {
+            far::reset(number);
         }
     }
 
@@ -202,7 +210,7 @@ impl Process {
         let call = pin.link()?.on(socket(number));
         let writer = Writer(&call);
         (writer.phase() == Phase::Sdp).then_some(())?;
-        Some(crate::segment::RING_BYTES - writer.room()?)
+        Some(call.link().ring_bytes() - writer.room()?)
     }
 
     /// Before shutdown(2), which waits for nobody. What the peer has sent stays where it is: a copy

@@ -47,6 +47,11 @@ pub(super) enum Kept {
 }
 
 impl Carried {
+    /// A number of the program's; -1 if it has none.
+    pub fn number(&self) -> i32 {
+        self.number
+    }
+
     /// Whether a peer has told of news that nobody has taken.
     pub fn is_told(&self) -> bool {
         self.told.word().load(Ordering::SeqCst) >> self.told.slot() & 1 != 0

@@ -124,6 +124,7 @@ impl Service {
             if !pin.others_hold() {
                 calls::may_close(call);
             }
+            self.drop_tunnel(taken.index);
             return Look(&call).look(0);
         };
         link.keep(copy);
@@ -193,6 +194,7 @@ impl Service {
         };
         self.delete(socket(number));
         let slot = carried.and_then(|carried| carried.slot);
+        self.look_at_last(taken.index, link.on(socket(number)));
         if last.others_hold() {
             return self.go_away(&last, slot);
         }

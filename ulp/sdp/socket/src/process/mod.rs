@@ -13,6 +13,7 @@ mod back;
 mod carried;
 mod closing;
 mod counters;
+mod far;
 mod fit;
 mod inherited;
 mod kernel;
@@ -38,7 +39,7 @@ use crate::numbers::{Kind, once};
 use crate::own::Event;
 use crate::pages::{self, Pages, Seen};
 use crate::table::{Pin, Table};
-use crate::{arena, diag};
+use crate::{arena, diag, tunnel};
 use lock::{Guard, Lock};
 use rustix::io::Errno;
 use service::Service;
@@ -139,6 +140,12 @@ impl Process {
     /// After connect(2) that has succeeded, or goes on by itself.
     pub fn connected(&'static self, number: i32) {
         if let Some(pin) = self.pin(number) {
+            if set::hosts().is_some()
+                && let Some(stamp) = tunnel::stamp(socket(number))
+            {
+                // 0 says that none is known; one that is 1 later is as good
+                pin.traffic().stamp.store(stamp.max(1), Ordering::Relaxed);
+            }
             pin.traffic().add(state::CONNECTED);
         }
     }

@@ -5,6 +5,7 @@
 
 use super::back::rough;
 use super::carried::{Carried, Kept, Slot, ended};
+use super::far::{self, Others, STREAM};
 use super::fit::{fit, has_rings, is_urgent, smooth};
 use super::state::{self, State};
 use super::thread::start;
@@ -64,6 +65,8 @@ pub(super) struct Service {
     pub(super) most_away: usize,
     /// Who has spoken for what is not his.
     strangers: Vec<Stranger>,
+    /// Connections to other hosts.
+    pub(super) others: Others,
 }
 
 /// A port of this process.
@@ -73,6 +76,13 @@ pub(super) struct Port {
     pub listeners: Vec<u32>,
     /// Open sockets that were accepted there and that peers may ask for.
     pub accepted: usize,
+}
+
+impl Port {
+    /// Whether this is the port's number.
+    pub fn is_at(&self, port: u16) -> bool {
+        self.family.place().0 == port
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -102,6 +112,7 @@ impl Service {
         let kept = carried.into_values().filter_map(|carried| carried.kept);
         kept.for_each(Kept::forked);
         self.away.clear();
+        self.others.forked();
         for port in &mut self.families {
             port.family.forked();
             // what was inherited may be asked for, though the child closes the listener
@@ -173,8 +184,16 @@ impl Service {
             }),
         }
         self.hold(process)?;
+        self.listen_to_hosts(number);
         process.ring();
         Ok(port)
+    }
+
+    /// Sockets that were accepted at a port, by their cookies, with a number of each.
+    pub(super) fn accepted_at(&self, port: u16) -> impl Iterator<Item = (u64, i32)> + '_ {
+        let known = self.known.iter();
+        let known = known.filter(move |(_, known)| known.port == Some(port));
+        known.map(|(cookie, known)| (*cookie, known.number))
     }
 
     pub(super) fn port(&mut self, port: u16) -> Option<&mut Port> {
@@ -240,6 +259,7 @@ impl Service {
         if process.alone.swap(false, Ordering::SeqCst) {
             self.calls_have_ended();
         }
+        self.serve_hosts(process, now, &mut news);
         for news in news {
             rung |= matches!(news, News::Rung);
             self.learn(process, news);
@@ -281,6 +301,7 @@ impl Service {
             for event in &events {
                 match event.data.u64() {
                     BELL => rung = true,
+                    stream if stream & STREAM != 0 => self.pump(process, stream as u32),
                     index => self.look(process, index as u32, true),
                 }
             }
@@ -301,16 +322,19 @@ impl Service {
         for index in told {
             self.look(process, index, false);
         }
+        self.hear_programs(process);
     }
 
     /// There is news of a connection.
-    fn look(&mut self, process: &'static Process, index: u32, of_kernel: bool) {
+    pub(super) fn look(&mut self, process: &'static Process, index: u32, of_kernel: bool) {
+        let is_done = of_kernel && self.look_far(process, index);
         let Some(carried) = self.carried.get_mut(&index) else {
             return;
         };
         carried.with(process, |link, socket| {
             let call = link.on(socket);
             match of_kernel {
+                true if is_done => {}
                 true => Look(&call).look(ended(socket)),
                 false => Look(&call).rung(),
             }
@@ -371,6 +395,10 @@ impl Service {
             }
             Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
         };
+        let asked = match asked {
+            Err(No::Never(Reason::Elsewhere)) => self.ask_host(&pin, number, now),
+            other => other,
+        };
         match asked {
             Ok(()) => {
                 let known = Known {
@@ -393,7 +421,11 @@ impl Service {
     }
 
     /// What the accepting side needs to know of one of this process's sockets.
-    fn ends(&self, process: &'static Process, cookie: u64) -> Result<[SocketAddr; 2], No> {
+    pub(super) fn ends(
+        &self,
+        process: &'static Process,
+        cookie: u64,
+    ) -> Result<[SocketAddr; 2], No> {
         let known = self.known.get(&cookie);
         let known = known.ok_or(No::Never(Reason::NotHeld))?;
         let pin = process.table.pin_taken(known.taken);
@@ -494,6 +526,9 @@ impl Service {
         } else {
             report::note(&pin, Why::Cause(Cause::Waiters), None);
         }
+        if far::is_far(slot.ticket) {
+            self.tunnel(process, &pin, slot.ticket);
+        }
         Some(())
     }
 
@@ -542,6 +577,9 @@ impl Service {
         let Some(slot) = slot else {
             return;
         };
+        if far::is_far(slot.ticket) {
+            return self.others.give_back(slot.ticket);
+        }
         match slot.role {
             Role::Accepted => {
                 if let Some(holder) = &mut self.holder {

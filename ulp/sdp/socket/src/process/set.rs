@@ -4,15 +4,21 @@
 //! Must not know: which settings there are, and where they come from, which is `ulp/settings`'s.
 
 use crate::spin::{self, Spin};
+use crate::tunnel::Ranges;
 use ferriband_sdp_proto::settings::{LONGEST_FILE, SETTINGS, Values};
+use ferriband_sdp_verbs::FlowKind;
 use rustix::fs::{Mode, OFlags};
 use std::env;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Exchanges after which a connection is worth to be taken over.
 static EXCHANGES: AtomicU32 = AtomicU32::new(3);
 /// Bytes after which it is.
 static BYTES: AtomicU64 = AtomicU64::new(16 << 10);
+
+/// Hosts with which connections go by queue pairs, and the flow control that is asked for.
+static HOSTS: OnceLock<(Ranges, FlowKind)> = OnceLock::new();
 
 /// Reads what is set, and gives where the process is to write its counts; empty: nowhere. A value
 /// that means nothing is refused by `ferriband sdp run`; here it leaves all as it is by default.
@@ -39,6 +45,16 @@ fn obey(values: &Values) -> String {
         "always" => Spin::Always,
         _ => Spin::Auto,
     });
+    let flow = match values.text("flow") {
+        "credit" => FlowKind::Credit,
+        "ring" => FlowKind::Ring,
+        _ => FlowKind::Nic,
+    };
+    // a range that means nothing leaves all as it is by default
+    let ranges = Ranges::parse(values.text("ranges")).unwrap_or_default();
+    if !ranges.is_empty() {
+        let _ = HOSTS.set((ranges, flow));
+    }
     values.text("counters").to_owned()
 }
 
@@ -65,6 +81,11 @@ fn file() -> Option<(String, String)> {
 
 /// Bytes below which a peer may ask as soon as it is connected.
 const AT_ONCE: u64 = 1024;
+
+/// The hosts with which connections go by queue pairs; None if there are none.
+pub(super) fn hosts() -> Option<&'static (Ranges, FlowKind)> {
+    HOSTS.get()
+}
 
 /// Whether peers ask so early that each connection is to be known as soon as it was accepted.
 #[inline]

@@ -74,12 +74,17 @@ fn collect(service: &Service, polled: &mut Vec<(RawFd, PollFlags)>) -> Option<Du
     if let Some(client) = &service.client {
         client.interest().for_each(&mut add);
     }
+    if let Some(hosts) = service.others.hosts() {
+        hosts.interest().for_each(&mut add);
+    }
     let families = service.families.iter();
     let families = families.filter_map(|port| port.family.deadline());
     let holder = service.holder.as_ref().and_then(HolderService::deadline);
     let client = service.client.as_ref().and_then(|client| client.deadline());
     let full = service.full.filter(|_| ready::full::is_watched());
-    families.chain(holder).chain(client).chain(full).min()
+    let others = service.others.deadline();
+    let own = full.into_iter().chain(others);
+    families.chain(holder).chain(client).chain(own).min()
 }
 
 fn sleep(polled: &[(RawFd, PollFlags)], deadline: Option<Duration>) {
@@ -114,6 +119,7 @@ pub(super) fn watch_forks() -> Result<(), Errno> {
 
 extern "C" fn before() {
     if let Some(process) = Process::there() {
+        process.before_fork();
         process.service.hold();
     }
 }

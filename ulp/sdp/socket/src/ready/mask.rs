@@ -183,6 +183,10 @@ pub(super) fn find(call: Call<'_, '_>, interest: u32, seen: &mut Seen, is_edge: 
 /// The kernel has told of the connection's end: what the service thread does then, so that a
 /// receive finds what is told here.
 pub(super) fn hear(call: Call<'_, '_>, kernel: u32) {
+    // what a peer on another host says in TCP comes before the end, and the service thread takes it
+    if call.link().is_far() {
+        return;
+    }
     let mut ended = 0;
     if kernel & (RDHUP | HUP) != 0 {
         ended |= PEER_ENDED;
