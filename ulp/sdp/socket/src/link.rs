@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::net::{RecvFlags, SendFlags};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub struct Link<'a> {
     own: Arc<Event>,
     /// The socket, once the program has closed its last number of it.
     kept: OnceLock<Own>,
+    /// There was no descriptor to keep the socket by.
+    is_lost: AtomicBool,
     /// The peer is on another host: this process's service thread stands for it.
     is_far: bool,
 }
@@ -97,6 +99,7 @@ impl<'a> Link<'a> {
             peer,
             own,
             kept: OnceLock::new(),
+            is_lost: AtomicBool::new(false),
             is_far: false,
         })
     }
@@ -106,6 +109,17 @@ impl<'a> Link<'a> {
     /// read its number just before uses it once more: that window is some instructions long.
     pub(crate) fn keep(&self, socket: Own) {
         let _ = self.kept.set(socket);
+    }
+
+    /// Before the program's last number of the socket is closed, which nothing keeps: calls that are
+    /// in progress end.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+    }
+
+    /// Whether the calls in progress have no socket any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
     }
 
     /// The socket that was kept.

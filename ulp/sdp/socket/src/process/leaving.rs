@@ -120,6 +120,7 @@ impl Service {
         self.delete(socket(number));
         let Ok(copy) = Own::copy(socket(number)) else {
             // without a descriptor they end, and what the ring holds goes first
+            link.lose();
             let call = link.on(socket(number));
             if !pin.others_hold() {
                 calls::may_close(call);

@@ -11,7 +11,7 @@ use super::memory::{self, Access};
 use super::state::{self, State};
 use super::{Process, socket};
 use crate::calls::{self, Answer, Nap, Progress};
-use crate::link::Call;
+use crate::link::{Call, Link};
 use crate::meet::report::Cause;
 use crate::parts::{ahead, behind, length};
 use crate::raw::system_call;
@@ -56,6 +56,8 @@ pub struct Sleeper {
 #[derive(Clone, Copy, Debug)]
 struct Paused {
     number: i32,
+    /// The program's number was closed, and this is another one of the socket.
+    is_renumbered: bool,
     flags: i32,
     /// Bytes that were received (MSG_WAITALL).
     done: u64,
@@ -68,11 +70,19 @@ impl Paused {
     fn new(number: i32, flags: i32) -> Self {
         Self {
             number,
+            is_renumbered: false,
             flags,
             done: 0,
             progress: Progress::default(),
             known: None,
         }
+    }
+}
+
+impl Paused {
+    /// Whether the kernel's function may be called with the program's own number.
+    fn may_go_as_called(&self, link: &Link<'_>) -> bool {
+        !self.is_renumbered && link.kept().is_none()
     }
 }
 
@@ -93,7 +103,7 @@ impl Sleeper {
     /// The parts are those that it began with, and may be read.
     pub unsafe fn send(mut self, parts: &[libc::iovec], woken: Wait) -> Begun {
         self.call.progress.slept(woken);
-        let pin = self.process.table.take_up(self.open);
+        let pin = self.take_up();
         self.process.send_on(pin, parts, self.call)
     }
 
@@ -103,8 +113,19 @@ impl Sleeper {
     /// The parts are those that it began with, and may be written.
     pub unsafe fn receive(mut self, parts: &mut [libc::iovec], woken: Wait) -> Begun {
         self.call.progress.slept(woken);
-        let pin = self.process.table.take_up(self.open);
+        let pin = self.take_up();
         self.process.receive_on(pin, parts, self.call)
+    }
+
+    /// The number may have been closed while the thread slept: the connection's other numbers, or
+    /// what its link keeps, are the same socket.
+    fn take_up(&mut self) -> Pin<'static> {
+        let pin = self.process.table.take_up(self.open);
+        if let Some(number) = self.process.number_now(&pin, self.call.number) {
+            self.call.is_renumbered |= number != self.call.number;
+            self.call.number = number;
+        }
+        pin
     }
 
     /// The thread was cancelled.
@@ -257,7 +278,7 @@ impl Process {
         let answer = self.send_pieces(&pin, call, parts, &mut paused);
         match answer {
             Answer::Sleep(nap) => self.sleep(pin, paused, nap),
-            Answer::Kernel(0) if link.kept().is_none() => self.by_kernel(pin, Own::Sends),
+            Answer::Kernel(0) if paused.may_go_as_called(link) => self.by_kernel(pin, Own::Sends),
             Answer::Kernel(done) => {
                 let sent = by_pieces(parts, done, |to, length| {
                     move_piece(libc::SYS_sendto, call.socket(), to, length, flags)
@@ -287,7 +308,7 @@ impl Process {
     ) -> Answer {
         let bytes = length(parts);
         let (known, flags) = (&mut paused.known, paused.flags);
-        let mut patience = self.patience(pin, call, known, libc::SO_SNDTIMEO, flags);
+        let mut patience = patience(call, known, libc::SO_SNDTIMEO, flags);
         loop {
             let done = paused.progress.done();
             let end = bytes.min(done + PIECE);
@@ -388,7 +409,7 @@ impl Process {
         if flags & libc::MSG_PEEK != 0 {
             let answer = {
                 let known = &mut paused.known;
-                let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+                let mut patience = patience(call, known, libc::SO_RCVTIMEO, flags);
                 self.look_ahead(
                     &pin,
                     call,
@@ -414,7 +435,7 @@ impl Process {
             };
             let answer = {
                 let known = &mut paused.known;
-                let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+                let mut patience = patience(call, known, libc::SO_RCVTIMEO, flags);
                 let room = rest.as_deref_mut().unwrap_or(parts);
                 let most = length(room);
                 calls::receive(call, room, most, &mut paused.progress, &mut patience)
@@ -426,7 +447,7 @@ impl Process {
                 }
                 Answer::Bytes(0) => return Begun::Done(done as usize),
                 Answer::Bytes(received) => done += received,
-                Answer::Kernel(_) if done == 0 && link.kept().is_none() => {
+                Answer::Kernel(_) if done == 0 && paused.may_go_as_called(link) => {
                     return self.by_kernel(pin, Own::Receives);
                 }
                 Answer::Kernel(_) => {
@@ -467,7 +488,9 @@ impl Process {
         };
         match answer {
             Answer::Sleep(nap) => self.sleep(pin, paused, nap),
-            Answer::Kernel(_) if link.kept().is_none() => self.by_kernel(pin, Own::Receives),
+            Answer::Kernel(_) if paused.may_go_as_called(link) => {
+                self.by_kernel(pin, Own::Receives)
+            }
             Answer::Kernel(_) => {
                 let call = link.on(socket(paused.number));
                 let received = by_pieces(parts, 0, |to, length| {
@@ -495,7 +518,7 @@ impl Process {
         }];
         let answer = {
             let (known, progress) = (&mut paused.known, &mut paused.progress);
-            let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+            let mut patience = patience(call, known, libc::SO_RCVTIMEO, flags);
             match flags & libc::MSG_PEEK {
                 0 => calls::receive(call, &mut parts, most, progress, &mut patience),
                 _ => self.look_ahead(&pin, call, &mut parts, flags, progress, &mut patience),
@@ -503,28 +526,23 @@ impl Process {
         };
         self.received(pin, &parts, paused, answer)
     }
+}
 
-    /// How long a call sleeps: what the socket is set to when it first would.
-    fn patience<'b, 'k>(
-        &'static self,
-        pin: &Pin<'_>,
-        call: Call<'b, 'static>,
-        known: &'k mut Option<Result<Option<Duration>, i32>>,
-        option: i32,
-        flags: i32,
-    ) -> impl FnMut() -> Result<Option<Duration>, i32> + use<'b, 'k> {
-        let index = pin.taken().index;
-        let number = call.socket().as_raw_fd();
-        move || {
-            // closed, and there was no descriptor to keep the socket by
-            if !self.is_still(number, index) && call.link().kept().is_none() {
-                return Err(libc::EBADF);
-            }
-            *known.get_or_insert_with(|| match flags & libc::MSG_DONTWAIT {
-                0 => sleeps(call.socket(), option),
-                _ => Err(libc::EAGAIN),
-            })
+/// How long a call sleeps: what the socket is set to when it first would.
+fn patience<'b, 'k>(
+    call: Call<'b, 'static>,
+    known: &'k mut Option<Result<Option<Duration>, i32>>,
+    option: i32,
+    flags: i32,
+) -> impl FnMut() -> Result<Option<Duration>, i32> + use<'b, 'k> {
+    move || {
+        if call.link().is_lost() {
+            return Err(libc::EBADF);
         }
+        *known.get_or_insert_with(|| match flags & libc::MSG_DONTWAIT {
+            0 => sleeps(call.socket(), option),
+            _ => Err(libc::EAGAIN),
+        })
     }
 }
 
