@@ -160,6 +160,7 @@ pub fn send(
         let done = progress.done;
         match writer.send(parts, done, bytes - done) {
             Sent::Bytes(sent) => {
+                spin::moved();
                 progress.done += sent;
                 progress.wants = None;
                 if progress.done == bytes {
@@ -258,7 +259,10 @@ pub fn receive(
     }
     loop {
         match reader.receive(parts, 0, bytes) {
-            Received::Bytes(received) => return Answer::Bytes(received),
+            Received::Bytes(received) => {
+                spin::moved();
+                return Answer::Bytes(received);
+            }
             Received::ByKernel => return Answer::Kernel(0),
             Received::Refused(error) => return Answer::Error(error.0),
             Received::Broken(_) => return Answer::Error(libc::EIO),
