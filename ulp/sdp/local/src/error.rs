@@ -24,6 +24,11 @@ pub(crate) fn told<K: Kernel>(kernel: &K) {
     let _ = kernel.exchange(ERROR, 0, TOLD);
 }
 
+/// The program was not told of this error of the kernel's after all: its next call is.
+pub(crate) fn put_back<K: Kernel>(kernel: &K, error: Errno) {
+    let _ = kernel.exchange(ERROR, TOLD, u64::from(error.0.unsigned_abs()));
+}
+
 /// Whether an error is kept.
 #[inline]
 pub(crate) fn is_kept<K: Kernel>(kernel: &K) -> bool {

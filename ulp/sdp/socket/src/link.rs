@@ -465,10 +465,23 @@ impl Kernel for Call<'_, '_> {
     }
 
     fn receive(&self, sink: &mut [libc::iovec], to: u64, most: u64) -> Result<u64, Errno> {
-        walk(sink, to, most, |to, length| {
-            // SAFETY: memory of the program that it wants written.
-            unsafe { tcp::receive(self.socket(), to, length) }.map_err(errno)
-        })
+        let received = match &*sink {
+            // one piece, as most programs have
+            [part] if to == 0 => {
+                let iov_len = part
+                    .iov_len
+                    .min(usize::try_from(most).unwrap_or(usize::MAX));
+                let part = libc::iovec { iov_len, ..*part };
+                // SAFETY: memory of the program that it wants written.
+                unsafe { tcp::receive(self.socket(), &[part]) }
+            }
+            _ => {
+                let (parts, _) = crate::parts::window(sink, to, most);
+                // SAFETY: memory of the program that it wants written.
+                unsafe { tcp::receive(self.socket(), &parts) }
+            }
+        };
+        received.map(|received| received as u64).map_err(errno)
     }
 
     fn peek(&self, sink: &mut [libc::iovec], to: u64, most: u64) -> Result<u64, Errno> {

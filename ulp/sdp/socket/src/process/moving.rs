@@ -14,14 +14,12 @@ use crate::calls::{self, Answer, Nap, Progress};
 use crate::link::{Call, Link};
 use crate::meet::report::Cause;
 use crate::parts::{ahead, behind, length};
-use crate::raw::system_call;
 use crate::segment::RING_BYTES;
 use crate::table::{Open, Pin};
 use crate::tcp;
 use ferriband_host::wake::{self, Wait};
 use ferriband_sdp_local::{Own, Reader};
 use ferriband_sdp_proto::change::Phase;
-use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -149,18 +147,20 @@ impl std::fmt::Debug for Process {
 }
 
 impl Ticket {
-    /// The kernel has answered: so many bytes, or a number below 0.
+    /// The kernel has answered: so many bytes, or a number below 0. Gives an error that the program
+    /// is to have in the place of the answer.
     #[inline]
-    pub fn end(self, answer: isize) {
+    pub fn end(self, answer: isize) -> Option<i32> {
         let pin = self.process.table.take_up(self.open);
         pin.record()
             .word(self.counted)
             .fetch_sub(1, Ordering::SeqCst);
-        let Ok(bytes) = u64::try_from(answer) else {
-            return;
-        };
+        let bytes = u64::try_from(answer).ok()?;
+        if bytes == 0 && self.counted == Own::Receives && pin.link().is_some() {
+            return self.process.error_at_end(&pin);
+        }
         if pin.traffic().is_settled() {
-            return;
+            return None;
         }
         let is_worth = match self.counted {
             Own::Sends => pin.traffic().sent(bytes),
@@ -171,6 +171,7 @@ impl Ticket {
         } else if pin.traffic().is_sought() {
             self.process.sought(&pin);
         }
+        None
     }
 }
 
@@ -280,11 +281,9 @@ impl Process {
             Answer::Sleep(nap) => self.sleep(pin, paused, nap),
             Answer::Kernel(0) if paused.may_go_as_called(link) => self.by_kernel(pin, Own::Sends),
             Answer::Kernel(done) => {
-                let sent = by_pieces(parts, done, |to, length| {
-                    move_piece(libc::SYS_sendto, call.socket(), to, length, flags)
-                });
+                let moved = move_parts(libc::SYS_sendmsg, call, parts, done, flags);
                 calls::sent_by_kernel(call);
-                moved(done, sent)
+                moved
             }
             Answer::Bytes(sent) => Begun::Done(sent as usize),
             Answer::Error(libc::EPIPE) => {
@@ -451,14 +450,15 @@ impl Process {
                     return self.by_kernel(pin, Own::Receives);
                 }
                 Answer::Kernel(_) => {
-                    let received = by_pieces(parts, done, |to, length| {
-                        move_piece(libc::SYS_recvfrom, call.socket(), to, length, flags)
-                    });
+                    let moved = move_parts(libc::SYS_recvmsg, call, parts, done, flags);
                     calls::received_by_kernel(call);
-                    return moved(done, received);
+                    return moved;
                 }
                 Answer::Error(errno) if done == 0 => return Begun::Failed(errno),
-                Answer::Error(_) => return Begun::Done(done as usize),
+                Answer::Error(errno) => {
+                    calls::tell_again(call, errno);
+                    return Begun::Done(done as usize);
+                }
             }
             if !all || done == bytes {
                 return Begun::Done(done as usize);
@@ -493,11 +493,9 @@ impl Process {
             }
             Answer::Kernel(_) => {
                 let call = link.on(socket(paused.number));
-                let received = by_pieces(parts, 0, |to, length| {
-                    move_piece(libc::SYS_recvfrom, call.socket(), to, length, paused.flags)
-                });
+                let moved = move_parts(libc::SYS_recvmsg, call, parts, 0, paused.flags);
                 calls::received_by_kernel(call);
-                moved(0, received)
+                moved
             }
             Answer::Bytes(bytes) => Begun::Done(bytes as usize),
             Answer::Error(errno) => Begun::Failed(errno),
@@ -546,15 +544,6 @@ fn patience<'b, 'k>(
     }
 }
 
-/// What a call answers of which so many bytes were moved before the kernel had the rest.
-fn moved(before: u64, by_kernel: Result<u64, Errno>) -> Begun {
-    match by_kernel {
-        Ok(bytes) => Begun::Done((before + bytes) as usize),
-        Err(_) if before > 0 => Begun::Done(before as usize),
-        Err(error) => Begun::Failed(error.raw_os_error()),
-    }
-}
-
 /// Until when a call on a socket may sleep that the program has set so.
 fn sleeps(socket: BorrowedFd<'_>, option: i32) -> Result<Option<Duration>, i32> {
     let flags = rustix::fs::fcntl_getfl(socket).map_err(|error| error.raw_os_error())?;
@@ -577,51 +566,19 @@ fn sleeps(socket: BorrowedFd<'_>, option: i32) -> Result<Option<Duration>, i32> 
     }
 }
 
-/// Moves the parts behind `skip` bytes one by one, until one is not moved as a whole.
-fn by_pieces(
+/// The parts behind so many bytes by the kernel, which waits as the socket is set.
+fn move_parts(
+    way: libc::c_long,
+    call: Call<'_, '_>,
     parts: &[libc::iovec],
-    mut skip: u64,
-    mut each: impl FnMut(*mut u8, usize) -> Result<usize, Errno>,
-) -> Result<u64, Errno> {
-    let mut moved = 0;
-    for part in parts {
-        let cut = skip.min(part.iov_len as u64) as usize;
-        skip -= cut as u64;
-        if cut == part.iov_len {
-            continue;
-        }
-        let length = part.iov_len - cut;
-        match each(part.iov_base.cast::<u8>().wrapping_add(cut), length) {
-            Ok(now) => {
-                moved += now as u64;
-                if now < length {
-                    break;
-                }
-            }
-            Err(error) if moved == 0 => return Err(error),
-            Err(_) => break,
-        }
-    }
-    Ok(moved)
-}
-
-/// One piece by the kernel, which waits as the socket is set.
-fn move_piece(
-    call: libc::c_long,
-    socket: BorrowedFd<'_>,
-    at: *mut u8,
-    length: usize,
+    done: u64,
     flags: i32,
-) -> Result<usize, Errno> {
-    let arguments = [
-        socket.as_raw_fd() as isize,
-        at as isize,
-        length as isize,
-        flags as isize,
-        0,
-        0,
-    ];
+) -> Begun {
     // SAFETY: memory of the program's call.
-    let moved = unsafe { system_call(call, arguments) };
-    moved.map(isize::cast_unsigned)
+    let by_kernel = unsafe { tcp::by_message(way, call.socket(), &behind(parts, done), flags) };
+    match by_kernel {
+        Ok(bytes) => Begun::Done(done as usize + bytes),
+        Err(_) if done > 0 => Begun::Done(done as usize),
+        Err(error) => Begun::Failed(error.raw_os_error()),
+    }
 }
