@@ -28,11 +28,11 @@ class Program:
 PROGRAMS = []
 
 
-def program(name, by_sdp=True, root=False, **needs):
-    """Adds a case to PROGRAMS. The keys of `needs` are programs (- is written _), the values their packages."""
+def program(name, needs, by_sdp=True, root=False):
+    """Adds a case to PROGRAMS. The keys of `needs` are programs, the values their packages."""
 
     def add(case):
-        PROGRAMS.append(Program(case, name, {key.replace("_", "-"): package for key, package in needs.items()}, by_sdp, root))
+        PROGRAMS.append(Program(case, name, needs, by_sdp, root))
         return case
 
     return add
@@ -53,9 +53,9 @@ def sha(path):
 
 
 class Place:
-    def __init__(self, directory, ferriband):
+    def __init__(self, directory, under):
         self.directory = directory
-        self.under = [ferriband, "sdp", "run", "--"]
+        self.under = under
         self.variables = dict(os.environ, LC_ALL="C.UTF-8", HOME=directory, TMPDIR=directory)
         self.variables[COUNTERS] = self.path("counters")
         # Processes of several users add to it.
@@ -94,7 +94,7 @@ class Place:
         """Starts a server, and waits until it listens at a port."""
         with open(self.path(f"log.{len(self.started)}"), "wb") as log:
             child = subprocess.Popen(
-                self.command(words, under, user), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env={**self.variables, **variables}
+                self.command(words, under, user), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env={**self.variables, **variables}, start_new_session=True
             )
         self.started.append(child)
         if port:
@@ -139,9 +139,11 @@ class Place:
             self.stop(child)
 
     def show_logs(self):
-        for number in range(len(self.started)):
-            with open(self.path(f"log.{number}"), encoding="utf-8", errors="replace") as log:
-                sys.stderr.write("".join(f"  log {number}: {line.rstrip()}\n" for line in log.readlines()[-12:]))
+        """Prints the ends of what the servers wrote."""
+        for name in [*(f"log.{number}" for number in range(len(self.started))), "error.log"]:
+            if os.path.exists(self.path(name)):
+                with open(self.path(name), encoding="utf-8", errors="replace") as log:
+                    sys.stderr.write("".join(f"  {name}: {line.rstrip()}\n" for line in log.readlines()[-12:]))
 
     def counted(self):
         """Connections that could have gone by SDP, and that did."""
