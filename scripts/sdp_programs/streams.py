@@ -1,0 +1,86 @@
+"""ssh, iperf3, socat, inetd: connections that carry a stream."""
+
+import json
+import os
+
+from .place import program, sha
+
+
+@program("ssh", {"sshd": "openssh-server", "scp": "openssh-client"}, root=True, by_sdp=False)
+def ssh(place):
+    """Privilege separation and seccomp in the server: 1 GiB by scp, each way's hash equal."""
+    port = place.port()
+    for name in ("host", "user"):
+        place.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place.path(name), under=False)
+    os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+    lines = f"""Port {port}
+ListenAddress 127.0.0.1
+HostKey {place.path("host")}
+AuthorizedKeysFile {place.path("user.pub")}
+PidFile none
+StrictModes no
+PermitRootLogin yes
+UsePAM no
+Subsystem sftp internal-sftp
+"""
+    place.start("/usr/sbin/sshd", "-D", "-e", "-f", place.write("sshd_config", lines), port=port)
+    options = ("-i", place.path("user"), "-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={place.path('known')}", "-o", "LogLevel=ERROR", "-F", "none")
+    assert place.run("ssh", *options, "-p", port, "root@127.0.0.1", "echo $((6 * 7))").strip() == "42"
+    sent = place.random("sent", 1 << 30)
+    place.run("scp", *options, "-P", port, sent, f"root@127.0.0.1:{place.path('there')}")
+    assert sha(place.path("there")) == sha(sent)
+    place.run("scp", *options, "-P", port, f"root@127.0.0.1:{place.path('there')}", place.path("back"))
+    assert sha(place.path("back")) == sha(sent)
+    return "a command, scp of 1 GiB there and back with equal hashes"
+
+
+@program("iperf3", {"iperf3": "iperf3"})
+def iperf3(place):
+    """-Z (sendfile), --bidir, -R, parallel streams: what was sent has come."""
+    port = place.port()
+    place.start("iperf3", "-s", "-B", "127.0.0.1", "-p", port, port=port)
+    for flags in (("-Z",), ("--bidir",), ("-R", "-Z"), ("-P", "4"), ("-l", "100", "--bidir")):
+        said = json.loads(place.run("iperf3", "-c", "127.0.0.1", "-p", port, "-t", "2", "-J", *flags))
+        end = said["end"]
+        for kind in ("", "_bidir_reverse") if "--bidir" in flags else ("",):
+            sent, received = end[f"sum_sent{kind}"]["bytes"], end[f"sum_received{kind}"]["bytes"]
+            assert 0 < received <= sent, (flags, sent, received)
+    return "-Z, --bidir, -R -Z, -P 4, --bidir with 100 bytes"
+
+
+@program("socat", {"socat": "socat"})
+def socat(place):
+    """A fork for each connection, and the end of one stream while the other goes on."""
+    port = place.port()
+    place.start("socat", f"TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr,backlog=32", "EXEC:sha256sum", port=port)
+    sent = place.random("sent", 256 << 20)
+    for _ in range(3):
+        with open(sent, "rb") as file:
+            said = place.run("sh", "-c", f"socat -t 60 - TCP:127.0.0.1:{port} <{sent}")
+        assert said.split()[0] == sha(sent), said
+    return "256 MiB to a child's sha256sum, half-closed, three times"
+
+
+@program("inetd", {"inetd": "openbsd-inetd", "socat": "socat"}, by_sdp=False)
+def inetd(place):
+    """A connection becomes descriptors 0 to 2 of a program that is executed."""
+    port = place.port()
+    who = "root" if os.getuid() == 0 else os.environ["USER"]
+    configuration = place.write("inetd.conf", f"127.0.0.1:{port} stream tcp nowait {who} /usr/bin/sha256sum sha256sum\n")
+    place.start("inetd", "-i", configuration, port=port)
+    sent = place.random("sent", 64 << 20)
+    for _ in range(10):
+        said = place.run("sh", "-c", f"socat -t 60 - TCP:127.0.0.1:{port} <{sent}")
+        assert said.split()[0] == sha(sent), said
+    return "64 MiB to sha256sum on descriptors 0 to 2, ten times"
+
+
+@program("activate", {"systemd-socket-activate": "systemd", "redis-cli": "redis-tools", "redis-check-rdb": "redis-tools"}, by_sdp=False)
+def activate(place):
+    """A listener that comes by exec from a process that has not accepted from it."""
+    port = place.port()
+    place.start("systemd-socket-activate", "-l", f"127.0.0.1:{port}", "--inetd", "-a", "cat", port=port)
+    for turn in range(5):
+        text = f"turn {turn} " * 20_000
+        assert place.run("socat", "-t", "30", "-", f"TCP:127.0.0.1:{port}", stdin=text) == text
+    return "cat with a connection of its own, five times"
