@@ -157,14 +157,18 @@ impl Service {
         for port in &mut self.families {
             port.listeners.retain(|listener| *listener != taken.index);
         }
-        match self.known.remove(&cookie(number)) {
-            Some(known) => self.forget(process, known),
+        let cookie = cookie(number);
+        match self.known.remove(&cookie) {
+            Some(known) => self.forget(process, cookie, known),
             None => self.close_ports(process),
         }
     }
 
     /// A socket is known no more.
-    pub(super) fn forget(&mut self, process: &Process, known: Known) {
+    pub(super) fn forget(&mut self, process: &Process, cookie: u64, known: Known) {
+        if let (Some(ends), Some(holder)) = (known.ends, &mut self.holder) {
+            holder.holds_no_more(ends, cookie);
+        }
         if let Some(port) = known.port.and_then(|at| self.port(at)) {
             port.accepted = port.accepted.saturating_sub(1);
             self.close_ports(process);
