@@ -5,7 +5,7 @@ use crate::holder;
 use crate::meet::bells::Bells;
 use crate::own::{Event, Own, Segment};
 use crate::record::Record;
-use crate::segment::{self, NARROW_BYTES, LENGTH, RING_BYTES, Role, SLOTS};
+use crate::segment::{self, LENGTH, NARROW_BYTES, RING_BYTES, Role, SLOTS};
 use crate::{table, tcp};
 use ferriband_host::copy::{self, Direction};
 use ferriband_host::segment::OutOfRange;

@@ -428,8 +428,12 @@ impl Partner {
             let asked = asked.find(|one| one.at.is_some_and(|(pair, _)| pair == self.pair));
             match (packet.message, asked) {
                 (Message::Agreed { segment, slot }, asked) => {
-                    let is_claimed = asked.as_ref().is_none_or(|asked| asked.is_claimed);
-                    if self.foreign.is_some() && !is_claimed {
+                    let mut asked = asked;
+                    if self.foreign.is_some()
+                        && let Some(asked) = asked.as_mut().filter(|asked| !asked.is_claimed)
+                    {
+                        // without what the kernel could tell the truth by
+                        asked.blame(Ok(self.uid));
                         self.is_over = true;
                         return;
                     }

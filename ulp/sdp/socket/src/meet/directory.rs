@@ -195,13 +195,36 @@ impl AsFd for Door {
     }
 }
 
+impl Door {
+    /// This process listens there no more. The name is left: a thread may be asleep on the socket,
+    /// which the kernel keeps as long.
+    pub fn close(mut self) -> Option<Left> {
+        self.listener = None;
+        let (directory, name) = self.name.take()?;
+        Some(Left { directory, name })
+    }
+}
+
 impl Drop for Door {
     fn drop(&mut self) {
         self.listener = None;
-        // where a forked process listens on, it stays
         if let Some((directory, name)) = self.name.take() {
             directory.remove(&name);
         }
+    }
+}
+
+/// A name that this process has left.
+#[derive(Debug)]
+pub struct Left {
+    directory: &'static Directory,
+    name: String,
+}
+
+impl Left {
+    /// Removes it, if nobody listens there any more. False: somebody does, as a forked process.
+    pub fn remove(&self) -> bool {
+        self.directory.remove(&self.name)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::PATIENCE;
 use super::channel::{self, Channel, Received};
-use super::directory::{self, Directory, Door};
+use super::directory::{self, Directory, Door, Left};
 use super::message::{Message, Packet};
 use super::table::Table;
 use rustix::event::PollFlags;
@@ -98,6 +98,11 @@ impl Family {
     /// In a forked child: the channels are the parent's.
     pub fn forked(&mut self) {
         self.visitors.clear();
+    }
+
+    /// Nobody asks this process any more.
+    pub fn close(self) -> Option<Left> {
+        self.listener.close()
     }
 
     /// Answers whoever has asked. `now` is CLOCK_MONOTONIC's.

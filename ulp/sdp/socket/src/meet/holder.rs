@@ -232,12 +232,7 @@ impl HolderService {
     }
 
     /// Whether the asking process holds the other end of a connection of this process.
-    fn judge(
-        &self,
-        guest: &mut Guest,
-        request: &Request,
-        sockets: &Sockets<'_>,
-    ) -> Result<(), No> {
+    fn judge(&self, guest: &mut Guest, request: &Request, sockets: &Sockets<'_>) -> Result<(), No> {
         let ends = sockets(request.accepted)?;
         let [own, peer] = ends.map(plain);
         let asked = [request.accepted_end, request.connected_end].map(plain);

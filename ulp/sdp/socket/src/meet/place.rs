@@ -46,9 +46,9 @@ impl Place {
     pub fn new() -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let open = |path| Own::make(|| rustix::fs::open(path, flags, Mode::empty()));
-        let users = rustix::fs::fstat(open(c"/proc/self/ns/user")?)?;
+        let users = rustix::fs::fstat(open(c"/proc/thread-self/ns/user")?)?;
         Ok(Self {
-            namespace: open(c"/proc/self/ns/net")?,
+            namespace: open(c"/proc/thread-self/ns/net")?,
             users: which(&users),
         })
     }

@@ -259,7 +259,10 @@ mod tests {
             table.insert(*socket, name(*socket));
         }
         let last = &said[said.len() - 1000..];
-        assert!(last.iter().all(|one| table.find(one & 0xffff_ffff) == Some(name(*one))));
+        assert!(
+            last.iter()
+                .all(|one| table.find(one & 0xffff_ffff) == Some(name(*one)))
+        );
     }
 
     #[test]

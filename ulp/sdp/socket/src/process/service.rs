@@ -14,6 +14,7 @@ use crate::arena::Taken;
 use crate::calls;
 use crate::link::Link;
 use crate::meet::client::ClientService;
+use crate::meet::directory::Left;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
 use crate::meet::message::Reason;
@@ -67,6 +68,8 @@ pub(super) struct Service {
     strangers: Vec<Stranger>,
     /// Connections to other hosts.
     pub(super) others: Others,
+    /// Names in a directory that this process has left.
+    pub(super) left_names: Vec<Left>,
 }
 
 /// A port of this process.
@@ -278,6 +281,10 @@ impl Service {
     /// The thread's work. `now` is CLOCK_MONOTONIC's.
     pub fn serve(&mut self, process: &'static Process, now: Duration) {
         let mut rung = self.hear_kernel(process);
+        for name in std::mem::take(&mut self.left_names) {
+            // where a forked process listens on, it stays
+            name.remove();
+        }
         for port in &mut self.families {
             port.family.serve(now);
             if let Some(abroad) = &mut port.abroad {
@@ -642,7 +649,9 @@ impl Service {
 fn stays(pin: &Pin<'_>, why: No) {
     match why {
         // somebody may take part there later, or be about to say that it holds the socket
-        No::Later | No::Never(Reason::Nobody | Reason::NobodyMeets | Reason::NotHeld) => pin.traffic().put_off(),
+        No::Later | No::Never(Reason::Nobody | Reason::NobodyMeets | Reason::NotHeld) => {
+            pin.traffic().put_off()
+        }
         No::Never(_) => {}
     }
 }

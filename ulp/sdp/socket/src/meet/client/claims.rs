@@ -72,7 +72,11 @@ impl ClientService {
         let fds = &both[..2 - usize::from(foreign.is_told)];
         foreign.is_told = true;
         let (number, message) = (asked.number, Message::Claim(request));
-        if partner.channel.send(&Packet { number, message }, fds).is_err() {
+        if partner
+            .channel
+            .send(&Packet { number, message }, fds)
+            .is_err()
+        {
             partner.is_over = true;
             return Err(Reason::NoAnswer);
         }
@@ -89,7 +93,9 @@ impl ClientService {
         let cookie = ends_number(request.accepted_end, request.connected_end);
         let port = request.accepted_end.port();
         super::families(asked.number, cookie.into(), |place| {
-            abroad.directory.connect(&directory::family_name(port, place))
+            abroad
+                .directory
+                .connect(&directory::family_name(port, place))
         })
     }
 
@@ -153,6 +159,3 @@ impl Partner {
         Ok(namespace.and_then(|namespace| namespace.diag(ticket)))
     }
 }
-
-#[cfg(test)]
-mod tests;

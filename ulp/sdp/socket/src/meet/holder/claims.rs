@@ -5,7 +5,7 @@
 
 use super::{Guest, HolderService, Sockets, plain, refuse};
 use crate::diag::Diag;
-use crate::meet::directory::{self, Directory, Door};
+use crate::meet::directory::{self, Directory, Door, Left};
 use crate::meet::message::{Message, Packet, Reason, Request};
 use crate::meet::pair::Broken;
 use crate::meet::place::{Namespace, Place};
@@ -65,6 +65,11 @@ impl HolderService {
             held: BTreeMap::new(),
         });
         Ok(())
+    }
+
+    /// Nobody asks by the directory from now on. Whoever has asked is served.
+    pub fn close_door(&mut self) -> Option<Left> {
+        self.abroad.take()?.door.close()
     }
 
     /// This process has accepted a socket with this number of its ends.
@@ -138,7 +143,10 @@ impl HolderService {
         sockets: &Sockets<'_>,
     ) -> Result<u64, No> {
         let number = ends_number(request.accepted_end, request.connected_end);
-        let held = self.abroad.as_ref().and_then(|abroad| abroad.held.get(&number));
+        let held = self
+            .abroad
+            .as_ref()
+            .and_then(|abroad| abroad.held.get(&number));
         let cookie = *held.ok_or(No::Never(Reason::NotHeld))?;
         let [own, peer] = sockets(cookie)?.map(plain);
         if [request.accepted_end, request.connected_end].map(plain) != [own, peer] {
@@ -155,6 +163,3 @@ impl HolderService {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
