@@ -58,6 +58,14 @@ impl Place {
         self.namespace.as_fd()
     }
 
+    /// Whether peers that see things as this process does believe its own namespace.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn is_believed(&self) -> Result<(), Reason> {
+        self.believe(&self.namespace).map(drop)
+    }
+
     /// The namespace that a peer gives.
     ///
     /// # Errors
