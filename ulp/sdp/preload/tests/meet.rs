@@ -5,8 +5,10 @@
 
 mod two;
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use two::{Run, by_tcp, may_have_hosts, scratch};
 
 /// A directory of a test, which is removed with it.
@@ -113,4 +115,63 @@ fn a_server_that_is_killed_resets_the_connection_and_its_names_go_with_the_next(
     let run = shared.run("blocking");
     assert_eq!(run.upgraded, 2, "{}", run.said);
     assert!(shared.names() < 3, "the next has removed them");
+}
+
+/// Two users without privilege, who have no files here.
+const USERS: [u32; 2] = [61_001, 61_002];
+
+#[test]
+fn programs_of_two_users_meet_in_a_directory_for_all() {
+    if !may_be_others() || !may_meet() {
+        eprintln!("SKIP: only root has two users at hand");
+        return;
+    }
+    let place = std::env::temp_dir().join(format!("ferriband-users-{}", std::process::id()));
+    fs::create_dir(&place).expect("a new directory");
+    let place = Shared(place);
+    let path = |name: &str| place.0.join(name);
+    let for_all = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("our own");
+    };
+    for_all(&place.0, 0o755);
+    fs::create_dir(path("meet")).expect("a new directory");
+    for_all(&path("meet"), 0o1777);
+    let library = two::libraries().join("libferriband_sdp.so");
+    for (from, to) in [(library.as_path(), "library"), (two::program(), "program")] {
+        fs::copy(from, path(to)).expect("room");
+        for_all(&path(to), 0o755);
+    }
+    let at = place.0.display();
+    let [server, client] = USERS.map(|user| {
+        format!(
+            "umask 077; exec setpriv --reuid {user} --regid {user} --clear-groups env \
+             LD_PRELOAD={at}/library FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_MEET={at}/meet \
+             TAKEN_OVER=1 {at}/program"
+        )
+    });
+    for mode in ["blocking", "epoll"] {
+        let output = Command::new("timeout")
+            .args(["--kill-after", "5", "120", "unshare", "--net", "--", "sh"])
+            .arg(two::source("two_hosts.sh"))
+            .env("SERVER", format!("{server} server 17080 {mode} 6000"))
+            .env(
+                "CLIENT",
+                format!("{client} client 192.0.2.2 17080 {mode} 6000"),
+            )
+            .env("FERRIBAND", "")
+            .output()
+            .expect("a shell");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{mode}: {said}{errors}");
+        assert!(by_tcp(&said) < 50, "{mode}: {said}{errors}");
+    }
+}
+
+/// Whether this is a root who may make network namespaces.
+fn may_be_others() -> bool {
+    let command =
+        "test $(id -u) = 0 && unshare --net true && setpriv --reuid 61001 --clear-groups true";
+    let status = Command::new("sh").args(["-c", command]).status();
+    status.is_ok_and(|status| status.success())
 }
