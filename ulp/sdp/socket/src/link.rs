@@ -5,7 +5,7 @@ use crate::holder;
 use crate::meet::bells::Bells;
 use crate::own::{Event, Own, Segment};
 use crate::record::Record;
-use crate::segment::{self, FAR_BYTES, LENGTH, RING_BYTES, Role, SLOTS};
+use crate::segment::{self, LENGTH, NARROW_BYTES, RING_BYTES, Role, SLOTS};
 use crate::{table, tcp};
 use ferriband_host::copy::{self, Direction};
 use ferriband_host::segment::OutOfRange;
@@ -39,6 +39,8 @@ pub struct Link<'a> {
     is_lost: AtomicBool,
     /// The peer is on another host: this process's service thread stands for it.
     is_far: bool,
+    /// Bytes that each ring holds.
+    ring_bytes: u64,
 }
 
 // SAFETY: the rings are shared memory, which is read and written as bytes that somebody else may
@@ -101,6 +103,7 @@ impl<'a> Link<'a> {
             kept: OnceLock::new(),
             is_lost: AtomicBool::new(false),
             is_far: false,
+            ring_bytes: RING_BYTES,
         })
     }
 
@@ -133,6 +136,15 @@ impl<'a> Link<'a> {
     pub(crate) fn far(self) -> Self {
         Link {
             is_far: true,
+            ..self.narrow()
+        }
+    }
+
+    /// A connection that goes from one network namespace to another: each ring holds half as much.
+    #[must_use]
+    pub(crate) fn narrow(self) -> Self {
+        Link {
+            ring_bytes: NARROW_BYTES,
             ..self
         }
     }
@@ -140,10 +152,7 @@ impl<'a> Link<'a> {
     /// Bytes that each of its rings holds.
     #[inline]
     pub(crate) fn ring_bytes(&self) -> u64 {
-        match self.is_far {
-            true => FAR_BYTES,
-            false => RING_BYTES,
-        }
+        self.ring_bytes
     }
 
     /// Whether the peer is on another host.
@@ -281,9 +290,9 @@ pub(crate) fn preface(number: u64, from: u64) -> [u8; PREFACE_BYTES as usize] {
 /// The one or two pieces of a ring to another host in which bytes lie: where in the ring, where in
 /// the bytes, how many.
 fn pieces(position: u64, length: usize, mut each: impl FnMut(usize, usize, usize)) {
-    let length = length.min(FAR_BYTES as usize);
-    let at = (position % FAR_BYTES) as usize;
-    let first = length.min(FAR_BYTES as usize - at);
+    let length = length.min(NARROW_BYTES as usize);
+    let at = (position % NARROW_BYTES) as usize;
+    let first = length.min(NARROW_BYTES as usize - at);
     each(at, 0, first);
     if first < length {
         each(0, first, length - first);

@@ -604,6 +604,7 @@ fn a_connection_that_gets_no_link_has_its_options_back() {
         role: crate::segment::Role::Accepted,
         segment: std::sync::Arc::new(crate::own::memory(crate::segment::LENGTH).expect("memory")),
         peer: std::sync::Arc::new(crate::meet::bells::Bells::new(Event::new().expect("one"))),
+        is_narrow: false,
     };
     let given = process().served().carries(process(), &met);
     assert!(!given && !nodelay());
