@@ -415,7 +415,7 @@ fn nothing_is_sent_after_an_end_though_the_connection_becomes_worth_it() {
         here.receive_all(&mut bytes);
         // SAFETY: memory of this test's.
         match unsafe { process().send(here.0, &[part], libc::MSG_NOSIGNAL) } {
-            Begun::Kernel(ticket) => ticket.end(-1),
+            Begun::Kernel(ticket) => drop(ticket.end(-1)),
             Begun::Failed(errno) => assert_eq!(errno, libc::EPIPE),
             begun => panic!("{begun:?}"),
         }
