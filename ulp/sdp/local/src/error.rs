@@ -26,7 +26,11 @@ pub(crate) fn told<K: Kernel>(kernel: &K) {
 
 /// The program was not told of this error of the kernel's after all: its next call is.
 pub(crate) fn put_back<K: Kernel>(kernel: &K, error: Errno) {
-    let _ = kernel.exchange(ERROR, TOLD, u64::from(error.0.unsigned_abs()));
+    let error = u64::from(error.0.unsigned_abs());
+    // what the kernel alone has told was not written down
+    if kernel.exchange(ERROR, 0, error).is_err() {
+        let _ = kernel.exchange(ERROR, TOLD, error);
+    }
 }
 
 /// Whether an error is kept.

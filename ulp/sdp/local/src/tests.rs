@@ -358,6 +358,11 @@ fn an_error_that_a_look_has_met_is_the_next_calls() {
     Writer(&r).put_error_back(Errno(104));
     w.end();
     assert_eq!(receive(&r).0, Received::Refused(Errno(104)));
+    // an error that the kernel alone has told
+    let (_, r) = over(b"");
+    Writer(&r).put_error_back(Errno(104));
+    assert_eq!(Writer(&r).take_error(), Some(Errno(104)));
+    assert_eq!(Writer(&r).take_error(), None);
 }
 
 #[test]

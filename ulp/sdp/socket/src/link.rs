@@ -125,6 +125,11 @@ impl<'a> Link<'a> {
         self.is_lost.load(Ordering::Acquire)
     }
 
+    /// Whether processes that do not take part may hold the socket.
+    pub(crate) fn is_given_away(&self) -> bool {
+        self.record.strangers.load(Ordering::SeqCst) != 0
+    }
+
     /// The socket that was kept.
     #[inline]
     pub(crate) fn kept(&self) -> Option<BorrowedFd<'_>> {

@@ -32,6 +32,9 @@ impl Process {
     /// As [`Process::only_by_kernel`], and why.
     pub fn only_by_kernel_for(&'static self, number: i32, cause: Cause) {
         if let Some(pin) = self.pin(number) {
+            if cause == Cause::GivenAway {
+                state::give_away(&pin);
+            }
             self.never(&pin, cause);
         }
         self.only_by_kernel_until(number, wake::now() + BRIEFLY);
@@ -102,6 +105,7 @@ impl Process {
                 continue;
             }
             if let Some(pin) = self.pin(number) {
+                state::give_away(&pin);
                 self.never(&pin, Cause::Executed);
             }
             self.only_by_kernel_until(number, until);
