@@ -9,6 +9,8 @@
 //! own, which call no cancellation point and let no panic out.
 
 mod cancel;
+mod files;
+mod messages;
 mod moving;
 mod numbers;
 mod options;

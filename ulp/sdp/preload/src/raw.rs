@@ -1,6 +1,9 @@
 //! syscall(2): calls that have an entry here are that entry's.
 
-use crate::{moving, numbers, options, programs, real, set_errno, sockets, splicing, waiting};
+use crate::{
+    files, messages, moving, numbers, options, programs, real, set_errno, sockets, splicing,
+    waiting,
+};
 use ferriband_sdp_socket::process::Process;
 use std::ffi::{c_int, c_long, c_uint, c_ulong};
 
@@ -67,8 +70,8 @@ unsafe fn served(call: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long>
                 pointer(e).cast(),
                 pointer(f).cast(),
             ) as c_long,
-            libc::SYS_sendmsg => moving::sendmsg(number, pointer(b).cast(), c as c_int) as c_long,
-            libc::SYS_recvmsg => moving::recvmsg(number, pointer(b).cast(), c as c_int) as c_long,
+            libc::SYS_sendmsg => messages::sendmsg(number, pointer(b).cast(), c as c_int) as c_long,
+            libc::SYS_recvmsg => messages::recvmsg(number, pointer(b).cast(), c as c_int) as c_long,
             libc::SYS_close => numbers::close(number).into(),
             libc::SYS_dup => numbers::dup(number).into(),
             libc::SYS_dup2 => numbers::dup2(number, b as c_int).into(),
@@ -146,7 +149,7 @@ unsafe fn served(call: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long>
             )
             .into(),
             libc::SYS_sendfile => {
-                moving::sendfile(number, b as c_int, pointer(c).cast(), d) as c_long
+                files::sendfile(number, b as c_int, pointer(c).cast(), d) as c_long
             }
             libc::SYS_splice => splicing::splice(
                 number,
