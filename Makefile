@@ -10,8 +10,8 @@ SOAK_SEEDS ?= 100000
 SOAK_FIRST ?= $(shell date +%Y%m%d)000000
 
 BUILD_PACKAGES = gcc libc6-dev binutils
-DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1
-TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 python3-pyverbs iproute2 g++ infiniband-diags opensm
+DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 redis-tools nginx wrk
+TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 redis-tools nginx wrk python3-pyverbs iproute2 g++ infiniband-diags opensm
 BENCH_PACKAGES = perftest strace
 LAUNCH_PACKAGES = mpich openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
 BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev
@@ -72,7 +72,7 @@ build: ## build the program and the drop-in libraries
 
 demo: build ## run Debian's own RDMA programs on the software adapter, on one host and between two
 	$(need) $(DEMO_PACKAGES)
-	$(FERRIBAND) demo --with ucx,libfabric,tcp
+	$(FERRIBAND) demo --with ucx,libfabric,tcp,sdp
 	$(FERRIBAND) demo --wire roce --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 
 # One build serves all of it: see [profile.dev] in Cargo.toml.
@@ -83,7 +83,7 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 	$(CARGO) build --package ferriband
 	$(CARGO) xtask libs
 	$(TESTED) sim --seeds $(SIM_SEEDS)
-	$(TESTED) demo --quick --with ucx,libfabric,tcp
+	$(TESTED) demo --quick --with ucx,libfabric,tcp,sdp
 	@$(TESTED) demo --wire roce --quick --with ucx,libfabric,tcp || [ $$? -eq 77 ]
 	@FERRIBAND=$(TESTED) scripts/pyverbs-tests || [ $$? -eq 77 ]
 

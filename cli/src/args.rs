@@ -567,6 +567,8 @@ pub enum Stack {
     Libfabric,
     /// TCP programs over rdma-core's librspreload.so: packages iperf3 and librdmacm1.
     Tcp,
+    /// redis and nginx by SDP, beside TCP: packages redis-tools, nginx and wrk.
+    Sdp,
 }
 
 /// How `demo` runs.

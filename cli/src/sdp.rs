@@ -14,8 +14,12 @@ use crate::launch;
 use crate::settings::{self, Setting};
 use crate::text;
 use ferriband_sdp_proto::settings::SETTINGS;
+use rustix::fs::{Access, AtFlags, CWD};
 use serde::Serialize;
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The library that stands before the C library's calls on sockets.
@@ -24,21 +28,51 @@ pub const LIBRARY: &str = "libferriband_sdp.so";
 /// Does what the subcommand says.
 pub fn command(command: &SdpCommand) -> Result<ExitCode, Failure> {
     match command {
-        SdpCommand::Run { command } => run(command),
+        SdpCommand::Run { meet, command } => run(meet.as_deref(), command),
         SdpCommand::Env(flag) => print_environment(flag.json),
         SdpCommand::Status(args) => status::command(args),
     }
 }
 
 /// `ferriband sdp run`: becomes the program. Returns only when that failed.
-fn run(command: &[OsString]) -> Result<ExitCode, Failure> {
+fn run(meet: Option<&Path>, command: &[OsString]) -> Result<ExitCode, Failure> {
     let (values, _) = settings::values(&SETTINGS, &[])?;
     for stranger in &values.strangers {
         complain!("ferriband: {stranger}");
     }
-    let error = launch::become_program(command, launch::preload_settings(LIBRARY)?);
+    let mut environment = launch::preload_settings(LIBRARY)?;
+    let set = Some(values.text("meet")).filter(|set| !set.is_empty());
+    if let Some(directory) = meet.or(set.map(Path::new)) {
+        let directory = meeting_place(directory)?;
+        environment.push((MEET, directory.into_os_string()));
+    }
+    let error = launch::become_program(command, environment);
     let missing = "check the spelling, or install the package that holds it";
     Err(launch::explain_with(&command[0], &error, missing))
+}
+
+/// The setting that `run --meet` gives.
+const MEET: &str = "FERRIBAND_SDP_MEET";
+
+/// A directory by which programs are to find each other, from the root on: the program may change
+/// its own.
+fn meeting_place(directory: &Path) -> Result<PathBuf, Failure> {
+    let shown = format!("the directory {} of --meet", directory.display());
+    let remedy = "give a directory that all these programs see and may write to, as a volume that their containers share";
+    let wrong = |verb: &str, error: &io::Error| {
+        let failure = Failure::io(verb, &shown, error);
+        failure.remedy(remedy).status(2)
+    };
+    let found = fs::canonicalize(directory).map_err(|error| wrong("find", &error))?;
+    fs::read_dir(&found).map_err(|error| wrong("read", &error))?;
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    // of the user whom files are opened for
+    rustix::fs::accessat(CWD, &found, access, AtFlags::EACCESS)
+        .map_err(|error| wrong("write to", &error.into()))?;
+    match found.to_str() {
+        Some(_) => Ok(found),
+        None => Err(Failure::new(format!("{shown} has a name that is no text")).status(2)),
+    }
 }
 
 /// What `env --json` prints.

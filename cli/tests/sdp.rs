@@ -45,6 +45,35 @@ fn prints(output: &Output, expected: &str) {
 }
 
 #[test]
+fn a_directory_to_meet_in_is_given_to_the_program_and_what_is_wrong_with_it_is_said() {
+    let directory = scratch("meet");
+    fs::create_dir(&directory).expect("a new directory");
+    let path = directory.to_str().expect("text");
+    let shows = ["--", "sh", "-c", "echo $FERRIBAND_SDP_MEET"];
+    let output = run(&[&["run", "--meet", path][..], &shows].concat());
+    let real = fs::canonicalize(&directory).expect("it is there");
+    prints(&output, &format!("{}\n", real.display()));
+    let file = directory.join("file");
+    fs::write(&file, "").expect("written");
+    let missing = directory.join("missing");
+    for wrong in [&file, &missing] {
+        let path = wrong.to_str().expect("text");
+        let by_flag = run(&[&["run", "--meet", path][..], &shows].concat());
+        let by_setting = ferriband(&[&["run"][..], &shows].concat())
+            .env("FERRIBAND_SDP_MEET", path)
+            .output()
+            .expect("ferriband runs");
+        for output in [by_flag, by_setting] {
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(path) && said.contains("volume"), "{said}");
+            assert_eq!(text(&output.stdout), "");
+        }
+    }
+    fs::remove_dir_all(&directory).expect("it was there");
+}
+
+#[test]
 fn status_signal_and_pid_are_the_programs_own() {
     let status = run(&["run", "--", "sh", "-c", "exit 7"]).status;
     assert_eq!(status.code(), Some(7));

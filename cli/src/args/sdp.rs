@@ -3,6 +3,7 @@
 use super::{JsonFlag, parse_interval};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// The subcommands of `sdp`.
 #[derive(Subcommand)]
@@ -14,11 +15,15 @@ pub enum SdpCommand {
     /// the setting. A connection to a program that does not take part is plain TCP, and so are all
     /// connections of static programs and of those that gain privilege when executed.
     #[command(
-        after_help = "Examples:\n  ferriband sdp run -- redis-server\n  FERRIBAND_SDP_AFTER_EXCHANGES=0 ferriband sdp run -- nginx\n\n\
+        after_help = "Examples:\n  ferriband sdp run -- redis-server\n  FERRIBAND_SDP_AFTER_EXCHANGES=0 ferriband sdp run -- nginx\n  ferriband sdp run --meet /run/meet -- redis-server    (in two containers that share /run/meet)\n\n\
         Exit status: the program's own, 126 when it cannot be executed, 127 when there is no such program, 2 for a setting that means nothing.\n\
         Settings are listed by `ferriband sdp env`. The library is found as `ferriband run` finds its own."
     )]
     Run {
+        /// Also between network namespaces (containers) of this host: programs find each other by
+        /// this directory, which all of them have to see and may write to (setting meet).
+        #[arg(long, value_name = "DIR")]
+        meet: Option<PathBuf>,
         /// The program and its arguments.
         #[arg(
             required = true,

@@ -16,6 +16,7 @@ mod sockets;
 mod stacks;
 
 use crate::args::{DemoArgs, HostWire, JsonFlag, Stack, Wire};
+use crate::bench::sdp::{self, Shown};
 use crate::failure::Failure;
 use crate::floor::{self, udp};
 use crate::launch;
@@ -52,6 +53,9 @@ struct Outcome {
 struct Report<F> {
     floors: F,
     outcomes: Vec<Outcome>,
+    /// TCP programs by SDP.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sockets: Vec<Shown>,
     failed: usize,
 }
 
@@ -133,6 +137,12 @@ fn chosen<F>(jobs: Vec<Job<F>>, args: &DemoArgs) -> Result<Vec<Job<F>>, Failure>
                 .remedy("install it by package name: apt-get install librdmacm1"),
         );
     }
+    if args.with.contains(&Stack::Sdp) && !sdp::has_demo() {
+        return Err(
+            Failure::new("not installed: redis or nginx with wrk, which --with sdp runs")
+                .remedy("install them by package name: apt-get install redis-tools nginx wrk"),
+        );
+    }
     launch::settings()?;
     launch::file_limit()?;
     Ok(jobs)
@@ -156,10 +166,19 @@ fn run_all<F: Serialize>(
         outcomes.push(outcome);
     }
     progress.finish();
-    let failed = outcomes.iter().filter(|outcome| !outcome.ok).count();
+    let sockets = match (args.with.contains(&Stack::Sdp), args.only.is_some()) {
+        (true, false) => sdp::for_demo(if args.quick { 1 } else { 3 })?,
+        _ => Vec::new(),
+    };
+    let failed = outcomes.iter().filter(|outcome| !outcome.ok).count()
+        + sockets
+            .iter()
+            .filter(|shown| shown.problem.is_some())
+            .count();
     let report = Report {
         floors,
         outcomes,
+        sockets,
         failed,
     };
     if args.json.json {
@@ -178,7 +197,16 @@ fn show<F>(report: &Report<F>, place: Place<'_>, floor_table: &Table) -> Result<
     print_line(&floor_table.render())?;
     print_line("")?;
     table(&report.outcomes).print()?;
-    let total = report.outcomes.len();
+    if !report.sockets.is_empty() {
+        print_line("")?;
+        sockets_table(&report.sockets).print()?;
+    }
+    for shown in &report.sockets {
+        if let Some(problem) = &shown.problem {
+            print_line(&format!("{}: {problem}", shown.name))?;
+        }
+    }
+    let total = report.outcomes.len() + report.sockets.len();
     let verdict = match report.failed {
         0 => format!("all {total} runs of unmodified programs ended well"),
         failed => format!("{failed} of {total} runs FAILED; their output is above"),
@@ -373,6 +401,28 @@ fn table(outcomes: &[Outcome]) -> Table {
                 .times_floor
                 .map(|ratio| format!("{ratio:.2}"))
                 .unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+fn sockets_table(sockets: &[Shown]) -> Table {
+    let header = ["TCP program, by SDP", "", "TCP", "SDP", "times TCP"];
+    let mut table = Table::new(header).right_align(&[2, 3, 4]);
+    let rate = |rate: Option<f64>| rate.map(|rate| format!("{rate:.0}/s")).unwrap_or_default();
+    for shown in sockets {
+        let ratio = shown.ratio.map(|ratio| format!("{ratio:.2}"));
+        table.row([
+            shown.name.clone(),
+            if shown.problem.is_none() {
+                "ok"
+            } else {
+                "FAILED"
+            }
+            .to_owned(),
+            rate(shown.tcp),
+            rate(shown.sdp),
+            ratio.unwrap_or_default(),
         ]);
     }
     table

@@ -6,6 +6,8 @@ use super::{Finding, State};
 use crate::launch;
 use crate::sdp::LIBRARY;
 use ferriband_sdp_socket::arena::{Arena, RECORDS};
+use ferriband_sdp_socket::meet::message::Reason;
+use ferriband_sdp_socket::meet::place::Place;
 use ferriband_sdp_socket::own;
 use ferriband_sdp_socket::segment::LENGTH;
 use ferriband_sdp_socket::{diag, tcp};
@@ -21,8 +23,16 @@ const RING: &str = "anon_inode:[io_uring]";
 const OVERFLOW: &str = "/proc/sys/kernel/overflowuid";
 
 /// All findings about sockets.
-pub(super) fn findings() -> [Finding; 6] {
-    [preload(), owners(), segments(), records(), user(), rings()]
+pub(super) fn findings() -> [Finding; 7] {
+    [
+        preload(),
+        owners(),
+        segments(),
+        records(),
+        user(),
+        rings(),
+        containers(),
+    ]
 }
 
 fn preload() -> Finding {
@@ -73,6 +83,29 @@ fn owners() -> Finding {
             .remedy(
                 "needs Linux 4.19 with INET_DIAG, and a seccomp filter that allows netlink sockets",
             ),
+    }
+}
+
+/// Whether programs in different network namespaces can meet, as `run --meet` lets them.
+fn containers() -> Finding {
+    const NAME: &str = "sockets: containers";
+    let believed = Place::new().ok().map(|place| place.is_believed());
+    let all_tcp = "connections between containers stay TCP, whatever --meet says";
+    let state = State::Note;
+    match believed {
+        Some(Ok(())) => Finding::fine(
+            NAME,
+            "network namespaces of this user namespace can meet (run --meet)",
+        ),
+        Some(Err(reason)) => Finding::new(NAME, state, reason.sentence())
+            .cost(all_tcp)
+            .remedy(match reason {
+                Reason::NoNamespaces => "needs Linux 6.18",
+                _ => "start the container without a user namespace that its network is not of",
+            }),
+        None => Finding::new(NAME, state, "there is no /proc")
+            .cost(all_tcp)
+            .remedy("mount /proc"),
     }
 }
 

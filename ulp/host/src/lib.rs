@@ -1,9 +1,8 @@
 //! What processes of one host need in order to exchange data without an adapter: memory that they
 //! share, wake-ups, and copies from one process to another.
 //!
-//! Owns: sealed shared memory ([`Segment`], [`Reader`]), wake-ups ([`wake`]: eventfds, futexes, the
-//! barrier that saves the waking side its fence), copies in memory ([`copy`]) and between address
-//! spaces ([`cma`]). Must not know: which protocol uses it, what lies where in a segment, who the
+//! Owns: sealed shared memory ([`Segment`], [`Reader`]), wake-ups ([`wake`]: eventfds,
+//! futexes), copies in memory ([`copy`]) and between address spaces ([`cma`]). Must not know: which protocol uses it, what lies where in a segment, who the
 //! processes are and how they came by one another's descriptors and process ids.
 //!
 //! Every protocol of `ulp/` that has peers on its own host uses this crate. It depends on the
@@ -17,7 +16,7 @@ pub mod segment;
 pub mod wake;
 
 pub use segment::{MapError, OutOfRange, Reader, Segment};
-pub use wake::{Barrier, Event, Until, Wait};
+pub use wake::{Event, Until, Wait};
 
 #[cfg(test)]
 mod testing;

@@ -1,4 +1,4 @@
-//! Forked children of the tests. Owns: their life and what they may not call.
+//! Forked children of the tests. Owns: their life.
 
 use std::time::{Duration, Instant};
 
@@ -65,36 +65,4 @@ impl Drop for Child {
             unsafe { libc::waitpid(self.0, std::ptr::null_mut(), 0) };
         }
     }
-}
-
-/// Forbids this process a system call, for ever: it answers ENOSYS. Whether the kernel does so.
-pub fn forbid(call: libc::c_long) -> bool {
-    let step = |code: u32, jt, jf, k| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
-    let answer = |k| step(libc::BPF_RET | libc::BPF_K, 0, 0, k);
-    let mut steps = [
-        // the number of the call, which `seccomp_data` begins with
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        step(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            0,
-            1,
-            call as u32,
-        ),
-        answer(libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()),
-        answer(libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog {
-        len: steps.len() as u16,
-        filter: steps.as_mut_ptr(),
-    };
-    // SAFETY: numbers.
-    let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    let mode = libc::SECCOMP_MODE_FILTER;
-    // SAFETY: a local program, which the kernel copies.
-    done == 0 && unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) } == 0
 }

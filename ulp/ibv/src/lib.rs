@@ -39,8 +39,8 @@ mod wc;
 mod wr;
 
 pub use cm::{
-    ACCEPT_ROOM, Cm, CmChannel, CmError, CmEvent, CmEventKind, CmId, CmOption, ConnectParams,
-    PeerParams, PortSpace, REJECT_ROOM, RejectReason,
+    ACCEPT_ROOM, Beside, Cm, CmChannel, CmError, CmEvent, CmEventKind, CmId, CmOption,
+    ConnectParams, PeerParams, PortSpace, REJECT_ROOM, RejectReason,
 };
 pub use error::{ErrorKind, PostError, VerbsError};
 pub use load::{Choice, LoadError, Verbs};

@@ -5,7 +5,7 @@
 //! rounds' own. TCP is the congestion control of those that are there (bbr, cubic) with the better
 //! median. Beside are a Unix socket, and the floor: a ring in shared memory with futexes. Where the
 //! floor itself is not as much faster than TCP as is asked, 0.8 of what it is (the bound) is asked
-//! instead.
+//! instead. The demonstration shows some of the rows ([`for_demo`]).
 
 pub mod pair;
 mod programs;
@@ -335,12 +335,24 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if rows.is_empty() {
         return Err(Failure::new("no row has that in its name").status(2));
     }
-    let congestions = congestions();
     let rounds = args.rounds();
-    let ways = rows.iter().map(|row| row.ways(&congestions, args.busy));
+    let outcomes = measure(&rows, rounds, args.busy);
+    report(&outcomes, rounds, args.json.json)?;
+    Ok(
+        match outcomes.iter().all(|outcome| outcome.verdict != "FAIL") {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+    )
+}
+
+/// Measures rows in interleaved rounds, on a machine that computes meanwhile if it is to be busy.
+fn measure(rows: &[Row], rounds: usize, busy: bool) -> Vec<Outcome> {
+    let congestions = congestions();
+    let ways = rows.iter().map(|row| row.ways(&congestions, busy));
     let ways: Vec<Vec<Way>> = ways.collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let computers = args.busy.then(|| Computers::start(COMPUTERS * cores));
+    let computers = busy.then(|| Computers::start(COMPUTERS * cores));
     let steps: usize = ways.iter().map(Vec::len).sum();
     let progress = Progress::new((steps * rounds) as u64);
     // by row, way, round
@@ -368,19 +380,57 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     progress.finish();
     drop(computers);
-    let outcomes: Vec<Outcome> = rows
-        .iter()
+    rows.iter()
         .zip(problems)
         .enumerate()
         .map(|(at, (row, problem))| judge(row, &ways[at], &samples[at], problem))
-        .collect();
-    report(&outcomes, rounds, args.json.json)?;
-    Ok(
-        match outcomes.iter().all(|outcome| outcome.verdict != "FAIL") {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        },
-    )
+        .collect()
+}
+
+/// What the demonstration shows of a program.
+#[derive(Serialize)]
+pub struct Shown {
+    pub name: String,
+    /// Requests of a second.
+    pub tcp: Option<f64>,
+    pub sdp: Option<f64>,
+    /// Times as fast as TCP.
+    pub ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Programs that the demonstration shows, as far as they are there.
+const DEMO: [&str; 4] = [
+    "redis GET, SET, c1 P1",
+    "redis GET, SET, c50 P1",
+    "nginx 100 B, keep-alive",
+    "nginx 100 B, open_file_cache",
+];
+
+/// Whether a program that the demonstration shows is there.
+pub fn has_demo() -> bool {
+    rows().iter().any(|row| DEMO.contains(&row.name.as_str()))
+}
+
+/// The programs that the demonstration shows, beside TCP.
+///
+/// # Errors
+/// The library is not there.
+pub fn for_demo(rounds: usize) -> Result<Vec<Shown>, Failure> {
+    launch::preload_settings(LIBRARY)?;
+    let mut rows = rows();
+    rows.retain(|row| DEMO.contains(&row.name.as_str()));
+    let shown = measure(&rows, rounds, false)
+        .into_iter()
+        .map(|outcome| Shown {
+            name: outcome.name,
+            tcp: outcome.tcp,
+            sdp: outcome.sdp,
+            ratio: outcome.ratio,
+            problem: outcome.problem,
+        });
+    Ok(shown.collect())
 }
 
 /// Medians, ratios and the verdict of a row.

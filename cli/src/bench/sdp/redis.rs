@@ -6,13 +6,18 @@ use super::server::{Server, free_port};
 use super::{Settings, Way, are_there};
 use crate::failure::Failure;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const SERVER: &str = "redis-server";
 const BENCHMARK: &str = "redis-benchmark";
+/// The same program as the server, which takes its name for what it is to be. Debian's redis-tools
+/// have it without a service.
+const CHECK: &str = "redis-check-rdb";
+
 /// Whether both programs are there.
 pub fn is_there() -> bool {
-    are_there(&[SERVER, BENCHMARK])
+    are_there(&[BENCHMARK]) && (are_there(&[SERVER]) || are_there(&[CHECK]))
 }
 
 /// Requests a second by so many connections with so many requests under way on each: GET's and
@@ -25,7 +30,9 @@ pub fn requests(
 ) -> Result<f64, Failure> {
     let port = free_port()?;
     let path = std::env::temp_dir().join(format!("ferriband-redis-{}", std::process::id()));
-    let mut command = Command::new(SERVER);
+    let program = if are_there(&[SERVER]) { SERVER } else { CHECK };
+    let mut command = Command::new(program);
+    command.arg0(SERVER);
     command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no"]);

@@ -63,7 +63,11 @@ impl From<ToldEnd> for End {
             flow_control: match (ring, told.window_bytes) {
                 (None, _) => FlowControl::Credit,
                 (Some(ring), None) => FlowControl::Ring(ring),
-                (Some(ring), Some(window_bytes)) => FlowControl::Nic { ring, window_bytes },
+                (Some(ring), Some(window_bytes)) => FlowControl::Nic {
+                    ring,
+                    window_bytes,
+                    second_qp: 0,
+                },
             },
         }
     }
@@ -83,6 +87,7 @@ mod tests {
         let nic = FlowControl::Nic {
             ring,
             window_bytes: 8192,
+            second_qp: 0,
         };
         for flow_control in [FlowControl::Credit, FlowControl::Ring(ring), nic] {
             let end = End {

@@ -78,6 +78,7 @@ impl Side {
                     Flow::Nic {
                         window_bytes,
                         reserve_bytes,
+                        offers: false,
                     },
                     self.buffers,
                 )

@@ -2,7 +2,7 @@
 
 use super::channel::{CmChannel, Ids};
 use super::library::Functions;
-use super::params::{ACCEPT_ROOM, ConnectParams, PortSpace, REJECT_ROOM, milliseconds};
+use super::params::{ACCEPT_ROOM, Beside, ConnectParams, PortSpace, REJECT_ROOM, milliseconds};
 use crate::error::VerbsError;
 use crate::objects::context::Context;
 use crate::objects::event::EventKind;
@@ -341,7 +341,7 @@ impl CmId {
     /// EINVAL if the identifier is bound to no device; EOPNOTSUPP of a library without
     /// `rdma_init_qp_attr` (rdma-core before 23).
     pub fn init_qp(&self, qp: &Qp) -> Result<(), VerbsError> {
-        self.take_to(qp, QpState::Init)
+        self.take_to(qp, QpState::Init, |_| ())
     }
 
     /// Takes a queue pair of the program's own from INIT to RTS: before [`CmId::accept`], or after
@@ -353,10 +353,32 @@ impl CmId {
         // INIT again: what peers may do is known once a connection is asked for.
         [QpState::Init, QpState::Rtr, QpState::Rts]
             .into_iter()
-            .try_for_each(|state| self.take_to(qp, state))
+            .try_for_each(|state| self.take_to(qp, state, |_| ()))
     }
 
-    fn take_to(&self, qp: &Qp, state: QpState) -> Result<(), VerbsError> {
+    /// Takes another queue pair to RTS the way of this connection, towards a queue pair of the
+    /// peer's that the manager knows nothing of. When as [`CmId::ready_qp`].
+    ///
+    /// # Errors
+    /// As [`CmId::ready_qp`].
+    pub fn ready_beside(&self, qp: &Qp, beside: &Beside) -> Result<(), VerbsError> {
+        [QpState::Init, QpState::Rtr, QpState::Rts]
+            .into_iter()
+            .try_for_each(|state| {
+                self.take_to(qp, state, |attr| {
+                    attr.dest_qp_num = beside.peer.0;
+                    attr.rq_psn = beside.rq_psn;
+                    attr.sq_psn = beside.sq_psn;
+                })
+            })
+    }
+
+    fn take_to(
+        &self,
+        qp: &Qp,
+        state: QpState,
+        change: impl FnOnce(&mut sys::ibv_qp_attr),
+    ) -> Result<(), VerbsError> {
         let missing = VerbsError::new("rdma_init_qp_attr", libc::EOPNOTSUPP);
         let ask = self.f().rdma_init_qp_attr.ok_or(missing)?;
         let mut attr = sys::ibv_qp_attr {
@@ -368,6 +390,7 @@ impl CmId {
             // SAFETY: the identifier lives, both results are writable.
             unsafe { ask(id, &raw mut attr, &raw mut mask) }
         })?;
+        change(&mut attr);
         qp.apply(&mut attr, mask)
     }
 

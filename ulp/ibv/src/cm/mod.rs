@@ -26,4 +26,4 @@ pub use channel::CmChannel;
 pub use event::{CmError, CmEvent, CmEventKind, RejectReason};
 pub use id::{CmId, CmOption};
 pub use library::Cm;
-pub use params::{ACCEPT_ROOM, ConnectParams, PeerParams, PortSpace, REJECT_ROOM};
+pub use params::{ACCEPT_ROOM, Beside, ConnectParams, PeerParams, PortSpace, REJECT_ROOM};

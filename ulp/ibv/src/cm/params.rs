@@ -13,6 +13,17 @@ pub const ACCEPT_ROOM: usize = 196;
 /// Bytes of private data that a refusal carries (REJ).
 pub const REJECT_ROOM: usize = 148;
 
+/// A queue pair beside that of a connection ([`super::CmId::ready_beside`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beside {
+    /// The peer's queue pair.
+    pub peer: Qpn,
+    /// The PSN that the peer's queue pair begins with.
+    pub rq_psn: u32,
+    /// The PSN that this one begins with.
+    pub sq_psn: u32,
+}
+
 /// What a port is a port of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PortSpace {

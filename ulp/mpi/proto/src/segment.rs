@@ -53,7 +53,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -65,8 +65,6 @@ const LINE: u64 = 64;
 pub mod area {
     /// u32: 0 awake, 1 asleep, 2 asleep and rung.
     pub const ASLEEP: u64 = 0;
-    /// u32: 1 if the rank, before it sleeps, makes all other ranks pass a barrier.
-    pub const HAS_BARRIER: u64 = 4;
     /// u32: id of the process that is the rank, which the first to come writes; 0 until then.
     pub const PID: u64 = 64;
     /// u32: one of [`super::Life`].

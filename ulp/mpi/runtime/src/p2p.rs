@@ -603,13 +603,7 @@ impl Runtime {
                     trace::sent(peer, kind, seq, tag, context, body, source.len());
                 }
                 if let Some(host) = &self.host {
-                    if entry.needs_fence {
-                        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-                        entry.needs_fence = host.needs_fence(peer);
-                    } else {
-                        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
-                    }
-                    host.ring_if_asleep(peer);
+                    host.ring(peer);
                 }
                 Ok(true)
             }
@@ -667,7 +661,6 @@ impl Runtime {
         let entry = &mut self.peers[peer as usize];
         entry.outlet = Some(outlet);
         entry.places = places;
-        entry.needs_fence = true;
         Ok(())
     }
 

@@ -169,8 +169,6 @@ pub struct Peer {
     pub pace: Pace,
     /// It has died, and the others go on.
     pub lost: bool,
-    /// Whether who sends to it must fence before looking whether it sleeps.
-    pub needs_fence: bool,
     /// The channel from it, as index.
     pub inlet: Option<u32>,
     /// Messages that nothing can take now, in order.

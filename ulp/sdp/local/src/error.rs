@@ -24,6 +24,15 @@ pub(crate) fn told<K: Kernel>(kernel: &K) {
     let _ = kernel.exchange(ERROR, 0, TOLD);
 }
 
+/// The program was not told of this error of the kernel's after all: its next call is.
+pub(crate) fn put_back<K: Kernel>(kernel: &K, error: Errno) {
+    let error = u64::from(error.0.unsigned_abs());
+    // what the kernel alone has told was not written down
+    if kernel.exchange(ERROR, 0, error).is_err() {
+        let _ = kernel.exchange(ERROR, TOLD, error);
+    }
+}
+
 /// Whether an error is kept.
 #[inline]
 pub(crate) fn is_kept<K: Kernel>(kernel: &K) -> bool {

@@ -4,6 +4,7 @@ use crate::error::{self, EAGAIN};
 use crate::lock::Held;
 use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, SHUT, Shared, Way, Word};
 use crate::wake;
+use crate::writer::Writer;
 use ferriband_sdp_proto::change::{Broken, Marks, Next, Phase, Place};
 
 const IN: Way = Way::In;
@@ -186,10 +187,50 @@ impl<K: Kernel> Reader<'_, K> {
         offered
     }
 
-    /// Whether the ring has bytes of a living peer that nobody has read.
+    /// Whether bytes of a living peer, of which the ring carried the last, are unread, here or in
+    /// the copy of them that TCP has or will have.
     pub fn leaves_unread(&self) -> bool {
-        let head = self.0.load(shared(Shared::Head));
-        self.phase() == Phase::Sdp && head != self.own(Own::FromSdp)
+        match self.phase() {
+            Phase::Tcp | Phase::Ready => false,
+            Phase::Sdp => self.0.load(shared(Shared::Head)) != self.own(Own::FromSdp),
+            Phase::Back => self.0.load(shared(Shared::End)) != self.own(Own::FromSdp),
+            Phase::Done => {
+                let marks = self.marks();
+                let copied = marks.end.saturating_sub(marks.copy_from);
+                copied > 0 && self.0.taken() < marks.offset.saturating_add(copied)
+            }
+        }
+    }
+
+    /// After the kernel has received nothing where it had been asked alone: the error that the
+    /// program is to be told in the place of the stream's end.
+    #[cold]
+    pub fn error_at_end(&self) -> Option<Errno> {
+        match self.end(false) {
+            Received::Refused(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Passes over what the kernel's socket has of the copy of what was read, if that comes next.
+    /// What the kernel says is wrong is kept for the program.
+    pub fn pass_over_copy(&self) {
+        let Some(_held) = self.lock() else {
+            return;
+        };
+        let size = self.0.ring_bytes(IN);
+        loop {
+            let head = self.0.load(shared(Shared::Head));
+            let next = self.place().next(self.phase(), &self.marks(), head, size);
+            let Ok(Next::PassOver { bytes }) = next else {
+                return;
+            };
+            match self.0.pass_over(bytes) {
+                Ok(0) | Err(Errno(EAGAIN)) => return,
+                Ok(passed) => self.count(Own::FromTcp, passed),
+                Err(error) => return error::keep(self.0, error),
+            }
+        }
     }
 
     /// Takes the offer back, or asks W to go back to TCP. True once the direction is TCP's, and the
@@ -563,9 +604,11 @@ impl<K: Kernel> Reader<'_, K> {
         self.own(Own::Ended) & SHUT == 0 && self.own(Own::Head) != self.0.load(tail)
     }
 
-    /// The kernel has no more: the stream's end, or an error that the program has not had.
+    /// The kernel has no more: the stream's end, or an error that the program has not had. A copy of
+    /// this side's that has taken the error from the kernel keeps it before it leaves the lock.
     #[cold]
     fn end(&self, left_unread: bool) -> Received {
+        drop(Writer(self.0).lock());
         match error::at_end(self.0, left_unread) {
             Some(error) => Received::Refused(error),
             None => Received::Bytes(0),

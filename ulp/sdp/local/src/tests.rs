@@ -4,8 +4,8 @@ mod pair;
 
 use self::pair::{Call, DEAD, ME, RING, Side, pair};
 use crate::{
-    BOX, CONNECTION_OVER, Closing, Errno, FUTEX, Kernel, Memory, Own, PEER_ENDED, Reader, Received,
-    Sent, Service, Shared, Way, Word, Writer,
+    BOX, CONNECTION_OVER, Closing, Errno, FUTEX, Finds, Kernel, Memory, Own, PEER_ENDED, Reader,
+    Received, Sent, Service, Shared, Way, Word, Writer,
 };
 use ferriband_sdp_proto::change::Phase;
 
@@ -291,6 +291,78 @@ fn a_close_waits_for_a_peer_that_goes_back_only() {
     w2.store(Word::Shared(Way::Out, Shared::Phase), Phase::Back as u64);
     assert_eq!(Service(&r2).may_close(), Closing::Wait);
     drop(w);
+}
+
+#[test]
+fn a_close_leaves_what_was_unread_before_the_peer_went_back() {
+    // W goes back between two looks of the close
+    let (w, r) = over(b"");
+    let other = w.clone();
+    r.before(Call::Load(Word::Shared(Way::In, Shared::Head)), move || {
+        assert!(Writer(&other).go_back());
+    });
+    assert_eq!(Service(&r).may_close(), Closing::Reset);
+    // W has gone back before it, and the copy is on its way
+    let (w, r) = over(b"");
+    assert!(Writer(&w).go_back());
+    w.world.queues.borrow_mut()[0].clear();
+    assert_eq!(Service(&r).may_close(), Closing::Reset);
+    // all was read, of the ring or of the copy
+    for from_ring in [true, false] {
+        let (w, r) = over(b"");
+        if from_ring {
+            assert_eq!(receive(&r), bytes(b"s"));
+        }
+        assert!(Writer(&w).go_back());
+        if !from_ring {
+            assert_eq!(receive(&r), bytes(b"s"));
+        }
+        assert_eq!(Service(&r).may_close(), Closing::Close);
+    }
+}
+
+#[test]
+fn an_error_that_a_copy_has_met_is_told_at_the_end() {
+    // the copy's lock is free when it has kept the error
+    let (w, r) = over(b"");
+    w.world.refuses.set(Some(Errno(104)));
+    r.end();
+    let service = w.clone();
+    w.before(Call::Exchange(Word::Own(Own::SendLock)), move || {
+        assert!(Writer(&service).go_back())
+    });
+    w.store(Word::Own(Own::ReceiveGate), 1);
+    assert_eq!(receive(&w).0, Received::Refused(Errno(104)));
+    // by the kernel alone as well
+    let (w, r) = over(b"");
+    w.world.refuses.set(Some(Errno(104)));
+    r.end();
+    assert_eq!(receive(&w).0, Received::ByKernel);
+    Reader(&w).leave_kernel();
+    assert!(Writer(&w).go_back());
+    assert_eq!(Reader(&w).error_at_end(), Some(Errno(104)));
+    assert_eq!(Reader(&w).error_at_end(), None);
+}
+
+#[test]
+fn an_error_that_a_look_has_met_is_the_next_calls() {
+    let (w, r) = over(b"");
+    assert!(Writer(&w).go_back());
+    assert_eq!(receive(&r), bytes(b"s"));
+    assert_eq!(Reader(&r).finds(), Finds::Copy);
+    r.world.refuses.set(Some(Errno(104)));
+    Reader(&r).pass_over_copy();
+    assert!(Writer(&r).has_error());
+    assert_eq!(Writer(&r).take_error(), Some(Errno(104)));
+    // a call that had bytes before it
+    Writer(&r).put_error_back(Errno(104));
+    w.end();
+    assert_eq!(receive(&r).0, Received::Refused(Errno(104)));
+    // an error that the kernel alone has told
+    let (_, r) = over(b"");
+    Writer(&r).put_error_back(Errno(104));
+    assert_eq!(Writer(&r).take_error(), Some(Errno(104)));
+    assert_eq!(Writer(&r).take_error(), None);
 }
 
 #[test]

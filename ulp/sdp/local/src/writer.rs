@@ -77,6 +77,17 @@ impl<K: Kernel> Writer<'_, K> {
         error::take(self.0)
     }
 
+    /// As [`Writer::take_error`], once no copy is between the kernel's answer and what it keeps.
+    pub fn take_error_of_copy(&self) -> Option<Errno> {
+        drop(self.lock());
+        error::take(self.0)
+    }
+
+    /// The program was not told of this error of the kernel's after all: its next call is.
+    pub fn put_error_back(&self, error: Errno) {
+        error::put_back(self.0, error);
+    }
+
     /// Whether there is such an error: poll(2) tells of it.
     pub fn has_error(&self) -> bool {
         error::is_kept(self.0)

@@ -20,8 +20,13 @@ pub(crate) fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
         Begun::Plain => real(),
         Begun::Kernel(ticket) => {
             let answer = inside(ticket, real);
-            quietly((), || ticket.end(answer));
-            answer
+            match quietly(None, || ticket.end(answer)) {
+                None => answer,
+                Some(errno) => {
+                    set_errno(errno);
+                    -1
+                }
+            }
         }
         Begun::Done(bytes) => bytes.cast_signed(),
         Begun::Failed(errno) => {
@@ -53,7 +58,7 @@ fn inside(mut ticket: Ticket, real: impl FnOnce() -> Answer) -> Answer {
 extern "C" fn cancelled(ticket: *mut c_void) {
     // SAFETY: `inside` has given the address of its own.
     let ticket = unsafe { *ticket.cast::<Ticket>() };
-    quietly((), || ticket.end(-1));
+    quietly(None, || ticket.end(-1));
 }
 
 /// Before a call that receives in a way that only the kernel has. False: it is to fail, and errno
@@ -742,12 +747,17 @@ const STEP: usize = 16 << 10;
 /// sendfile(2) to a stream that the ring carries. None: the kernel is to do it.
 fn copy_file(to: c_int, from: c_int, offset: *mut libc::off_t, count: Size) -> Option<Answer> {
     let process = stream(to)?;
-    let begun = process.send_by_kernel(to);
-    if let Some(Begun::Kernel(ticket)) = begun {
-        ticket.end(-1);
-    }
-    if begun.is_some() {
-        return None;
+    match process.send_by_kernel(to) {
+        None => {}
+        Some(Begun::Kernel(ticket)) => {
+            ticket.end(-1);
+            return None;
+        }
+        Some(Begun::Failed(errno)) => {
+            set_errno(errno);
+            return Some(-1);
+        }
+        Some(_) => return None,
     }
     let begin = match offset.is_null() {
         // SAFETY: asks where the file's position is.

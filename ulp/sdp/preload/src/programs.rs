@@ -29,6 +29,13 @@ fn before_end() {
     }
 }
 
+fn at_end() {
+    before_end();
+    if let Some(process) = Process::there() {
+        quietly((), || process.at_end());
+    }
+}
+
 /// execve(2).
 ///
 /// # Safety
@@ -181,7 +188,7 @@ extern "C" fn at_start() {
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_exit() {
-    before_end();
+    at_end();
     report();
 }
 
@@ -193,7 +200,7 @@ static AT_EXIT: extern "C" fn() = at_exit;
 /// _exit(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(code: c_int) -> ! {
-    before_end();
+    at_end();
     report();
     real::call!((), fn _exit(code => c_int) -> ());
     std::process::abort()

@@ -102,7 +102,14 @@ fn take_out(from: c_int, pipe: c_int, length: Size, waits: bool) -> Answer {
         // SAFETY: room for so many bytes.
         let seen = unsafe { recv(from, bytes.as_mut_ptr().cast(), step, flags) };
         let Some(seen) = usize::try_from(seen).ok().filter(|seen| *seen > 0) else {
-            return if done > 0 { done.cast_signed() } else { seen };
+            if done > 0 {
+                if let Some(process) = stream(from).filter(|_| seen < 0) {
+                    let errno = errno();
+                    quietly((), || process.tell_again(from, errno));
+                }
+                return done.cast_signed();
+            }
+            return seen;
         };
         let given = put(pipe, &bytes[..seen]);
         let Ok(given) = usize::try_from(given) else {

@@ -230,7 +230,7 @@ fn rings_that_stay_full_while_a_writer_waits() {
 
 #[test]
 fn a_number_is_closed_while_a_call_is_in_progress() {
-    for mode in ["reads", "writes", "cancels"] {
+    for mode in ["reads", "writes", "reads-dup", "writes-dup", "cancels"] {
         same("closes", mode);
     }
 }

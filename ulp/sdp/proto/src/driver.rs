@@ -2,7 +2,7 @@
 //!
 //! Owns: the trait, and the order in which works are handed over. Must not know: verbs.
 
-use crate::connection::{Connection, ReadWork, SendWork, Work, WriteWork};
+use crate::connection::{Connection, Pair, ReadWork, SendWork, Work, WriteWork};
 
 /// The posting side of one reliable connection (an RC queue pair), whose own state is
 /// *established*: Hello and HelloAck have gone both ways, and at both ends the receives that they
@@ -21,9 +21,12 @@ use crate::connection::{Connection, ReadWork, SendWork, Work, WriteWork};
 /// * A work that finds no receive waits and is tried again without end (`rnr_retry` 7), and holds
 ///   up all behind it. In *credit* and *ring* this does not happen. In *nic* it is the flow
 ///   control: the bytes of an RDMA WRITE may be in the peer's memory before its receive exists.
+/// * The second queue pair of *nic* ([`Pair::Offers`]) is another connection: between the two there
+///   is no order. It ends with the first, and the first with it.
 /// * The queues have room: [`crate::connection::DATA_WORKS`] and
 ///   [`crate::connection::CONTROL_WORKS`] together in the send queue, as many receives as
-///   [`crate::connection::Config::receives`] says.
+///   [`crate::connection::Config::receives`] says; of the second queue pair
+///   [`crate::connection::CONTROL_WORKS`] and [`crate::connection::OFFER_RECEIVES`].
 /// * When the queue pair goes into error, or the connection manager tells of the peer's end,
 ///   everything that was completed well before is handed over, then
 ///   [`Connection::handle_lost`] is called.
@@ -32,11 +35,12 @@ pub trait Driver {
     type Error;
 
     /// Posts a receive with the receive buffer `slot`, of
-    /// [`crate::connection::Config::receive_bytes`] bytes. Buffers lie one behind the other.
+    /// [`crate::connection::Config::receive_bytes`] bytes, of the second queue pair of
+    /// [`crate::connection::MESSAGE_BYTES`]. Buffers lie one behind the other.
     ///
     /// # Errors
     /// The queue pair takes no work.
-    fn post_receive(&mut self, slot: u16) -> Result<(), Self::Error>;
+    fn post_receive(&mut self, pair: Pair, slot: u16) -> Result<(), Self::Error>;
 
     /// Posts a SEND. Its header is given by value: it is sent inline, or, where data follow, copied
     /// in front of these in the send buffer. With a completion.
@@ -79,7 +83,7 @@ pub fn drive_once<D: Driver>(
 ) -> Result<bool, D::Error> {
     let posted = match connection.poll_work() {
         None => return Ok(false),
-        Some(Work::Receive { slot }) => driver.post_receive(slot),
+        Some(Work::Receive { pair, slot }) => driver.post_receive(pair, slot),
         Some(Work::Send(send)) => driver.post_send(&send),
         Some(Work::Write(write)) => driver.post_write(&write),
         Some(Work::Read(read)) => driver.post_read(&read),

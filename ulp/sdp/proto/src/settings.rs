@@ -36,6 +36,13 @@ pub static SETTINGS: Table = Table {
             help: "Whether a thread that finds nothing looks again before it sleeps: as long as it learns that this pays, never (0), or 10 ms before each sleep (always), which takes a core.",
         },
         Setting {
+            name: "meet",
+            about: "hosts",
+            kind: Kind::Text,
+            default: "",
+            help: "A directory that containers of this host share, by which programs in different network namespaces find each other; empty: connections between them stay TCP.",
+        },
+        Setting {
             name: "ranges",
             about: "hosts",
             kind: Kind::Text,

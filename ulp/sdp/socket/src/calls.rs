@@ -8,10 +8,9 @@ use crate::spin::{self, For, Vain};
 use ferriband_host::wake;
 pub use ferriband_host::wake::Wait;
 use ferriband_sdp_local::{
-    BOX, Closing, FUTEX, Memory, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
+    BOX, Closing, Errno, FUTEX, Memory, Reader, Received, Sent, Service, Shared, Way, Word, Writer,
 };
 use ferriband_sdp_proto::change::Phase;
-use rustix::io::Errno;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -88,8 +87,8 @@ impl Nap {
         // SAFETY: the caller's promise.
         match unsafe { system_call(libc::SYS_futex, arguments) } {
             Ok(_) => Wait::Woken,
-            Err(Errno::INTR) => Wait::Interrupted,
-            Err(Errno::TIMEDOUT) => Wait::TimedOut,
+            Err(rustix::io::Errno::INTR) => Wait::Interrupted,
+            Err(rustix::io::Errno::TIMEDOUT) => Wait::TimedOut,
             Err(_) => Wait::Changed,
         }
     }
@@ -160,6 +159,7 @@ pub fn send(
         let done = progress.done;
         match writer.send(parts, done, bytes - done) {
             Sent::Bytes(sent) => {
+                spin::moved();
                 progress.done += sent;
                 progress.wants = None;
                 if progress.done == bytes {
@@ -177,12 +177,7 @@ pub fn send(
             Sent::Busy => return given_up(done, libc::EAGAIN),
             Sent::Ended if done > 0 => return Answer::Bytes(done),
             // the kernel tells what has happened
-            Sent::Ended => {
-                let kept = || writer.take_error().map(|error| error.0);
-                // a copy may have taken the kernel's meanwhile
-                let error = kept().or_else(|| call.pending_error()).or_else(kept);
-                return Answer::Error(error.unwrap_or(libc::EPIPE));
-            }
+            Sent::Ended => return Answer::Error(take_error(call).unwrap_or(libc::EPIPE)),
             Sent::NoRoom => {}
         }
         if let Some(answer) = wait_for_room(call, progress, patience) {
@@ -258,7 +253,10 @@ pub fn receive(
     }
     loop {
         match reader.receive(parts, 0, bytes) {
-            Received::Bytes(received) => return Answer::Bytes(received),
+            Received::Bytes(received) => {
+                spin::moved();
+                return Answer::Bytes(received);
+            }
             Received::ByKernel => return Answer::Kernel(0),
             Received::Refused(error) => return Answer::Error(error.0),
             Received::Broken(_) => return Answer::Error(libc::EIO),
@@ -319,13 +317,31 @@ pub fn received_by_kernel(call: Call<'_, '_>) {
 }
 
 /// Before the last close of the connection's socket: whether the kernel may close it, which resets
-/// the connection then if TCP would. False: again after the next news.
+/// the connection then if TCP would: not where somebody else may hold it. False: again after the next news.
 pub fn may_close(call: Call<'_, '_>) -> bool {
     let closing = Service(&call).may_close();
-    if closing == Closing::Reset {
+    if closing == Closing::Reset && !call.link().is_given_away() {
         let _ = rustix::net::sockopt::set_socket_linger(call.socket(), Some(Duration::ZERO));
     }
     closing != Closing::Wait
+}
+
+/// The connection's error, which the program has not had: that of a copy, or the kernel's. It is
+/// told once.
+pub fn take_error(call: Call<'_, '_>) -> Option<i32> {
+    let writer = Writer(&call);
+    let kept = writer.take_error().map(|error| error.0);
+    // a copy may have taken the kernel's meanwhile
+    let of_copy = || writer.take_error_of_copy().map(|error| error.0);
+    kept.or_else(|| call.pending_error()).or_else(of_copy)
+}
+
+/// The kernel has told an error of the connection's to a call that has answered with bytes: the
+/// program's next call is told.
+pub fn tell_again(call: Call<'_, '_>, errno: i32) {
+    if !matches!(errno, libc::EAGAIN | libc::EINTR | libc::EIO | libc::EBADF) {
+        Writer(&call).put_error_back(Errno(errno));
+    }
 }
 
 fn given_up(done: u64, errno: i32) -> Answer {

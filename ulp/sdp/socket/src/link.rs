@@ -5,7 +5,7 @@ use crate::holder;
 use crate::meet::bells::Bells;
 use crate::own::{Event, Own, Segment};
 use crate::record::Record;
-use crate::segment::{self, FAR_BYTES, LENGTH, RING_BYTES, Role, SLOTS};
+use crate::segment::{self, LENGTH, NARROW_BYTES, RING_BYTES, Role, SLOTS};
 use crate::{table, tcp};
 use ferriband_host::copy::{self, Direction};
 use ferriband_host::segment::OutOfRange;
@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::net::{RecvFlags, SendFlags};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -35,8 +35,12 @@ pub struct Link<'a> {
     own: Arc<Event>,
     /// The socket, once the program has closed its last number of it.
     kept: OnceLock<Own>,
+    /// There was no descriptor to keep the socket by.
+    is_lost: AtomicBool,
     /// The peer is on another host: this process's service thread stands for it.
     is_far: bool,
+    /// Bytes that each ring holds.
+    ring_bytes: u64,
 }
 
 // SAFETY: the rings are shared memory, which is read and written as bytes that somebody else may
@@ -97,7 +101,9 @@ impl<'a> Link<'a> {
             peer,
             own,
             kept: OnceLock::new(),
+            is_lost: AtomicBool::new(false),
             is_far: false,
+            ring_bytes: RING_BYTES,
         })
     }
 
@@ -106,6 +112,22 @@ impl<'a> Link<'a> {
     /// read its number just before uses it once more: that window is some instructions long.
     pub(crate) fn keep(&self, socket: Own) {
         let _ = self.kept.set(socket);
+    }
+
+    /// Before the program's last number of the socket is closed, which nothing keeps: calls that are
+    /// in progress end.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+    }
+
+    /// Whether the calls in progress have no socket any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Whether processes that do not take part may hold the socket.
+    pub(crate) fn is_given_away(&self) -> bool {
+        self.record.strangers.load(Ordering::SeqCst) != 0
     }
 
     /// The socket that was kept.
@@ -119,6 +141,15 @@ impl<'a> Link<'a> {
     pub(crate) fn far(self) -> Self {
         Link {
             is_far: true,
+            ..self.narrow()
+        }
+    }
+
+    /// A connection that goes from one network namespace to another: each ring holds half as much.
+    #[must_use]
+    pub(crate) fn narrow(self) -> Self {
+        Link {
+            ring_bytes: NARROW_BYTES,
             ..self
         }
     }
@@ -126,10 +157,7 @@ impl<'a> Link<'a> {
     /// Bytes that each of its rings holds.
     #[inline]
     pub(crate) fn ring_bytes(&self) -> u64 {
-        match self.is_far {
-            true => FAR_BYTES,
-            false => RING_BYTES,
-        }
+        self.ring_bytes
     }
 
     /// Whether the peer is on another host.
@@ -267,9 +295,9 @@ pub(crate) fn preface(number: u64, from: u64) -> [u8; PREFACE_BYTES as usize] {
 /// The one or two pieces of a ring to another host in which bytes lie: where in the ring, where in
 /// the bytes, how many.
 fn pieces(position: u64, length: usize, mut each: impl FnMut(usize, usize, usize)) {
-    let length = length.min(FAR_BYTES as usize);
-    let at = (position % FAR_BYTES) as usize;
-    let first = length.min(FAR_BYTES as usize - at);
+    let length = length.min(NARROW_BYTES as usize);
+    let at = (position % NARROW_BYTES) as usize;
+    let first = length.min(NARROW_BYTES as usize - at);
     each(at, 0, first);
     if first < length {
         each(0, first, length - first);
@@ -451,10 +479,23 @@ impl Kernel for Call<'_, '_> {
     }
 
     fn receive(&self, sink: &mut [libc::iovec], to: u64, most: u64) -> Result<u64, Errno> {
-        walk(sink, to, most, |to, length| {
-            // SAFETY: memory of the program that it wants written.
-            unsafe { tcp::receive(self.socket(), to, length) }.map_err(errno)
-        })
+        let received = match &*sink {
+            // one piece, as most programs have
+            [part] if to == 0 => {
+                let iov_len = part
+                    .iov_len
+                    .min(usize::try_from(most).unwrap_or(usize::MAX));
+                let part = libc::iovec { iov_len, ..*part };
+                // SAFETY: memory of the program that it wants written.
+                unsafe { tcp::receive(self.socket(), &[part]) }
+            }
+            _ => {
+                let (parts, _) = crate::parts::window(sink, to, most);
+                // SAFETY: memory of the program that it wants written.
+                unsafe { tcp::receive(self.socket(), &parts) }
+            }
+        };
+        received.map(|received| received as u64).map_err(errno)
     }
 
     fn peek(&self, sink: &mut [libc::iovec], to: u64, most: u64) -> Result<u64, Errno> {

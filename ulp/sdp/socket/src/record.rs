@@ -16,6 +16,9 @@ pub struct Record {
     pub(crate) state: AtomicU64,
     /// Not 0: the connection stays TCP, or goes back to it.
     pub(crate) stays: AtomicU64,
+    /// Not 0: processes that do not take part may hold the socket, so its last close here may not be
+    /// its last.
+    pub(crate) strangers: AtomicU64,
     /// The only holder: its number in the upper half, how often it had forked in the lower. 0:
     /// there may be several.
     pub(crate) owner: AtomicU64,
@@ -51,7 +54,10 @@ impl Record {
 
     /// A record begins.
     pub(crate) fn clear(&self) {
-        let words = self.words.iter().chain([&self.stays, &self.wakes]);
+        let words = self
+            .words
+            .iter()
+            .chain([&self.stays, &self.strangers, &self.wakes]);
         words.for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }

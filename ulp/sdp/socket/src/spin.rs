@@ -11,7 +11,8 @@
 //! * Looks that take more time than the sleeps that they spare do not pay: a peer that waits for a
 //!   core, or for the looking thread's own, answers too late.
 //! * A thread that was away in the middle of a look, or for long between two waits, has no core of
-//!   its own: what it looks with is missing when it works.
+//!   its own: what it looks with is missing when it works. Who has moved bytes all the time between
+//!   two waits was not away.
 //!
 //! After either of the last two a thread rests from looking, each time twice as long if it went
 //! well for a short time only. A rest goes on as long as the thread is away now and then.
@@ -36,6 +37,8 @@ const AWAY: u64 = 100_000;
 /// Whoever took so long between two waits was away then: a longer computation is not served better
 /// by a look.
 const AWAY_AT_WORK: u64 = 1_000_000;
+/// What a call between two waits that moves bytes may take.
+const CALL: u64 = 20_000;
 /// Rests.
 const SHORTEST_REST: u64 = 10_000_000;
 const LONGEST_REST: u64 = 1_000_000_000;
@@ -85,6 +88,20 @@ thread_local! {
     static LEARNERS: [Cell<Learner>; 2] = const { [const { Cell::new(Learner::new()) }; 2] };
     /// When the thread's last wait ended, whatever it was for.
     static WOKE: Cell<u64> = const { Cell::new(0) };
+    /// Calls since then that have moved bytes.
+    static MOVED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A call of the thread's has moved bytes.
+#[inline]
+pub(crate) fn moved() {
+    let _ = MOVED.try_with(|moved| moved.set(moved.get().wrapping_add(1)));
+}
+
+/// The thread's wait has ended.
+fn woke(now: u64) {
+    WOKE.set(now);
+    MOVED.set(0);
 }
 
 /// The thread has found nothing, and would sleep until this time: looks as long as that is worth
@@ -114,14 +131,14 @@ fn learn(cell: &Cell<Learner>, of: For, end: u64, found: impl FnMut() -> bool) -
     let began = now();
     let mut learner = cell.get();
     learner.woke = WOKE.get();
-    let time = learner.time(began);
+    let time = learner.time(began, MOVED.get());
     cell.set(learner);
     if time > 0 {
         let look = Look::new(began, time, end).run(now, found);
         learner = cell.get();
         learner.looked(look);
         cell.set(learner);
-        WOKE.set(look.now);
+        woke(look.now);
         if look.found {
             return None;
         }
@@ -141,7 +158,7 @@ impl Vain {
             let now = now();
             learner.waited(began, now);
             cell.set(learner);
-            WOKE.set(now);
+            woke(now);
         });
     }
 }
@@ -230,9 +247,11 @@ impl Learner {
         }
     }
 
-    /// How long a look is that begins at this time, with a wait.
-    fn time(&mut self, now: u64) -> u64 {
-        if self.woke != 0 && now.saturating_sub(self.woke) > AWAY_AT_WORK {
+    /// How long a look is that begins at this time, with a wait, after so many calls that have moved
+    /// bytes.
+    fn time(&mut self, now: u64, moved: u32) -> u64 {
+        let work = AWAY_AT_WORK + u64::from(moved) * CALL;
+        if self.woke != 0 && now.saturating_sub(self.woke) > work {
             self.rests(now);
         }
         if now < self.until { 0 } else { self.limit }

@@ -138,42 +138,22 @@ pub fn taken(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
 /// # Safety
 /// The pieces may be read.
 pub unsafe fn send(socket: BorrowedFd<'_>, parts: &[libc::iovec; 2]) -> Result<usize, Errno> {
-    // SAFETY: of this structure zeros are a value.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = parts.as_ptr().cast_mut();
-    message.msg_iovlen = parts.len();
-    let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as isize;
-    let arguments = [
-        socket.as_raw_fd() as isize,
-        (&raw const message) as isize,
-        flags,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the caller's promise, and a message of this frame.
-    unsafe { system_call(libc::SYS_sendmsg, arguments) }.map(|sent| sent as usize)
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the caller's promise.
+    unsafe { by_message(libc::SYS_sendmsg, socket, parts, flags) }
 }
 
-/// recv(2) without waiting, into memory that others may look at meanwhile.
+/// recvmsg(2) of what is there without waiting, into memory that others may look at meanwhile. One
+/// call, as the kernel tells an error once: who is given bytes is told in the next.
 ///
 /// # Errors
-/// As recv(2).
+/// As recvmsg(2).
 ///
 /// # Safety
-/// `length` bytes may be written at `to`.
-pub unsafe fn receive(socket: BorrowedFd<'_>, to: *mut u8, length: usize) -> Result<usize, Errno> {
-    let flags = libc::MSG_DONTWAIT as isize;
-    let arguments = [
-        socket.as_raw_fd() as isize,
-        to as isize,
-        length as isize,
-        flags,
-        0,
-        0,
-    ];
+/// The pieces may be written.
+pub unsafe fn receive(socket: BorrowedFd<'_>, parts: &[libc::iovec]) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
-    unsafe { system_call(libc::SYS_recvfrom, arguments) }.map(|received| received as usize)
+    unsafe { by_message(libc::SYS_recvmsg, socket, parts, libc::MSG_DONTWAIT) }
 }
 
 /// recvmsg(2) with MSG_PEEK, without waiting.
@@ -184,15 +164,32 @@ pub unsafe fn receive(socket: BorrowedFd<'_>, to: *mut u8, length: usize) -> Res
 /// # Safety
 /// The pieces may be written.
 pub unsafe fn peek(socket: BorrowedFd<'_>, parts: &[libc::iovec]) -> Result<usize, Errno> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: the caller's promise.
+    unsafe { by_message(libc::SYS_recvmsg, socket, parts, flags) }
+}
+
+/// sendmsg(2) or recvmsg(2) of pieces of memory and nothing else.
+///
+/// # Errors
+/// As the call.
+///
+/// # Safety
+/// The pieces may be read, or written.
+pub unsafe fn by_message(
+    call: libc::c_long,
+    socket: BorrowedFd<'_>,
+    parts: &[libc::iovec],
+    flags: libc::c_int,
+) -> Result<usize, Errno> {
     // SAFETY: of this structure zeros are a value.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_ptr().cast_mut();
     message.msg_iovlen = parts.len();
-    let flags = (libc::MSG_DONTWAIT | libc::MSG_PEEK) as isize;
     let at = &raw mut message as isize;
-    let arguments = [socket.as_raw_fd() as isize, at, flags, 0, 0, 0];
+    let arguments = [socket.as_raw_fd() as isize, at, flags as isize, 0, 0, 0];
     // SAFETY: the caller's promise, and a message of this frame.
-    unsafe { system_call(libc::SYS_recvmsg, arguments) }.map(|peeked| peeked as usize)
+    unsafe { system_call(call, arguments) }.map(isize::cast_unsigned)
 }
 
 #[cfg(test)]

@@ -3,13 +3,15 @@
 //! Owns: attributes of queue pairs. Must not know: what Hello and HelloAck look like, and when the
 //! connection manager has news.
 
-use crate::queues::{Buffer, Queues};
+use crate::hello::{Told, second_of};
+use crate::queues::{Buffer, Queues, Second};
 use crate::stream::Stream;
-use ferriband_ibv::Pd;
 use ferriband_ibv::{Access, CmId, CompChannel, Context, Cq, Gid, Lid, LinkLayer, Mtu, OutOfRange};
+use ferriband_ibv::{Beside, Pd};
 use ferriband_ibv::{Qp, QpCaps, QpInit, QpType, Qpn, Route, Rtr, Rts, VerbsError};
 use ferriband_sdp_proto::connection::{CONTROL_WORKS, Config, ConfigError, Connection, DATA_WORKS};
-use ferriband_sdp_proto::connection::{Flow, HEAD_BYTES, Over, Peer};
+use ferriband_sdp_proto::connection::{Flow, HEAD_BYTES, MESSAGE_BYTES, OFFER_RECEIVES};
+use ferriband_sdp_proto::connection::{Over, Peer};
 use ferriband_sdp_wire::{FlowControl, RKey, Ring};
 use std::io;
 use std::sync::Arc;
@@ -39,6 +41,9 @@ pub enum Error {
     /// An RDMA READ without a place for its bytes.
     #[error("nothing says where fetched bytes go")]
     NoBuffer,
+    /// A work of the second queue pair where there is none.
+    #[error("the connection has no second queue pair")]
+    NoSecond,
     /// The peer's end lies on another kind of link.
     #[error("the ports have no kind of address in common")]
     NoRoute,
@@ -142,6 +147,41 @@ pub(crate) const FOR_EVER: u8 = 7;
 /// The shortest time that the API knows until that is done, 0.01 ms: a receive is posted as soon as
 /// the program has read.
 const RNR_TIMER: u8 = 1;
+/// What the peer may do to memory of this side.
+const REMOTE: Access = Access::REMOTE_WRITE.union(Access::REMOTE_READ);
+
+/// The PSN that a queue pair begins with. That of the second one is not told: it follows from its
+/// number.
+fn psn_of(qp: Qpn) -> u32 {
+    qp.0.wrapping_mul(0x9e_3779) & 0xff_ffff
+}
+
+/// The way to a peer.
+struct Way {
+    route: Route,
+    mtu: Mtu,
+}
+
+impl Way {
+    /// Takes a queue pair from INIT to RTS: `psn` is its own, the others are its peer's.
+    fn ready(&self, qp: &Qp, psn: u32, peer: Qpn, peer_psn: u32) -> Result<(), Error> {
+        qp.ready_to_receive(&Rtr {
+            peer,
+            route: self.route,
+            rq_psn: peer_psn,
+            mtu: self.mtu,
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: RNR_TIMER,
+        })?;
+        Ok(qp.ready_to_send(&Rts {
+            sq_psn: psn,
+            max_rd_atomic: 1,
+            timeout: TIMEOUT,
+            retry_cnt: RETRIES,
+            rnr_retry: FOR_EVER,
+        })?)
+    }
+}
 
 impl Endpoint {
     /// The domain that memory for [`Stream::offer`] and [`Stream::fetch`] is registered in.
@@ -154,8 +194,7 @@ impl Endpoint {
     /// # Errors
     /// As the verbs API; numbers that cannot be.
     pub fn new(adapter: &Arc<Adapter>, config: Config) -> Result<Endpoint, Error> {
-        let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
-        Endpoint::made(adapter, config, |qp| qp.init(adapter.port, 0, access))
+        Endpoint::made(adapter, config, |qp| qp.init(adapter.port, 0, REMOTE))
     }
 
     /// As [`Endpoint::new`], with a queue pair for a connection of the manager's.
@@ -178,21 +217,40 @@ impl Endpoint {
         channel.set_nonblocking()?;
         let works = DATA_WORKS + CONTROL_WORKS;
         let receives = u32::from(config.receives());
-        let send_cq = Cq::create(context, works, Some(&channel), 0)?;
-        let receive_cq = Cq::create(context, receives, Some(&channel), 0)?;
-        let init = QpInit {
-            caps: QpCaps {
-                send_wr: works,
-                recv_wr: receives,
+        let has_second = matches!(config.flow, Flow::Nic { offers: true, .. });
+        let of_second = match has_second {
+            true => (CONTROL_WORKS, u32::from(OFFER_RECEIVES)),
+            false => (0, 0),
+        };
+        let send_cq = Cq::create(context, works + of_second.0, Some(&channel), 0)?;
+        let receive_cq = Cq::create(context, receives + of_second.1, Some(&channel), 0)?;
+        let make = |send_wr, recv_wr| {
+            let caps = QpCaps {
+                send_wr,
+                recv_wr,
                 send_sge: 1,
                 recv_sge: 1,
                 inline: HEAD_BYTES as u32,
-            },
-            signal_all: true,
-            ..QpInit::new(QpType::Rc, &send_cq, &receive_cq)
+            };
+            let init = QpInit {
+                caps,
+                signal_all: true,
+                ..QpInit::new(QpType::Rc, &send_cq, &receive_cq)
+            };
+            Qp::create(pd, &init)
         };
-        let qp = Qp::create(pd, &init)?;
+        let qp = make(works, receives)?;
         init_qp(&qp)?;
+        let second = match has_second {
+            false => None,
+            true => {
+                let qp = make(of_second.0, of_second.1)?;
+                qp.init(adapter.port, 0, REMOTE)?;
+                let bytes = of_second.1 * MESSAGE_BYTES;
+                let receive = Buffer::new(pd, bytes, Access::LOCAL_WRITE)?;
+                Some(Second { qp, receive })
+            }
+        };
         let local = Access::LOCAL_WRITE;
         let ring = match config.ring_bytes() {
             0 => None,
@@ -200,7 +258,9 @@ impl Endpoint {
         };
         let mut queues = Queues {
             psn_seed: qp.number().0,
+            pd: Arc::clone(pd),
             qp,
+            second,
             send_cq,
             receive_cq,
             channel,
@@ -216,7 +276,7 @@ impl Endpoint {
         Ok(Endpoint {
             adapter: Arc::clone(adapter),
             config,
-            psn: queues.psn_seed.wrapping_mul(0x9e_3779) & 0xff_ffff,
+            psn: psn_of(Qpn(queues.psn_seed)),
             queues,
         })
     }
@@ -230,7 +290,15 @@ impl Endpoint {
         });
         let flow_control = match (self.config.flow, ring) {
             (Flow::Ring { .. }, Some(ring)) => FlowControl::Ring(ring),
-            (Flow::Nic { window_bytes, .. }, Some(ring)) => FlowControl::Nic { ring, window_bytes },
+            (Flow::Nic { window_bytes, .. }, Some(ring)) => FlowControl::Nic {
+                ring,
+                window_bytes,
+                second_qp: self
+                    .queues
+                    .second
+                    .as_ref()
+                    .map_or(0, |second| second.qp.number().0),
+            },
             _ => FlowControl::Credit,
         };
         End {
@@ -252,42 +320,50 @@ impl Endpoint {
     /// # Errors
     /// As the verbs API; a peer whose numbers cannot be.
     pub fn connect(mut self, peer: &End) -> Result<Stream, Error> {
+        let second = second_of(&peer.flow_control);
         let known = Peer::new(peer.receives, peer.receive_bytes, Some(peer.flow_control));
         let machine = self.machine(known, peer.flow_control.ring())?;
-        let qp = &self.queues.qp;
         let mtus = [self.adapter.mtu, peer.mtu];
-        qp.ready_to_receive(&Rtr {
-            peer: peer.qp,
+        let mtu = mtus.into_iter().min_by_key(|mtu| mtu.bytes());
+        let way = Way {
             route: self.adapter.route(peer)?,
-            rq_psn: peer.psn,
-            mtu: mtus
-                .into_iter()
-                .min_by_key(|mtu| mtu.bytes())
-                .unwrap_or(Mtu::Mtu256),
-            max_dest_rd_atomic: 1,
-            min_rnr_timer: RNR_TIMER,
-        })?;
-        qp.ready_to_send(&Rts {
-            sq_psn: self.psn,
-            max_rd_atomic: 1,
-            timeout: TIMEOUT,
-            retry_cnt: RETRIES,
-            rnr_retry: FOR_EVER,
+            mtu: mtu.unwrap_or(Mtu::Mtu256),
+        };
+        way.ready(&self.queues.qp, self.psn, peer.qp, peer.psn)?;
+        self.join_second(second, |qp, beside| {
+            way.ready(qp, beside.sq_psn, beside.peer, beside.rq_psn)
         })?;
         Stream::new(machine, self.queues, None)
     }
 
+    /// Takes the second queue pair to RTS, or gives it up where the peer has none.
+    fn join_second(
+        &mut self,
+        peer: Option<Qpn>,
+        ready: impl FnOnce(&Qp, &Beside) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.queues.second = self.queues.second.take().filter(|_| peer.is_some());
+        let (Some(second), Some(peer)) = (&self.queues.second, peer) else {
+            return Ok(());
+        };
+        let beside = Beside {
+            peer,
+            rq_psn: psn_of(peer),
+            sq_psn: psn_of(second.qp.number()),
+        };
+        ready(&second.qp, &beside)
+    }
+
     /// Takes the queue pair to RTS, with what the manager knows of the peer's queue pair. The
     /// connection is the peer's as well once the manager has said so.
-    pub(crate) fn join(
-        mut self,
-        id: &Arc<CmId>,
-        peer: Peer,
-        ring: Option<&Ring>,
-    ) -> Result<Stream, Error> {
-        let machine = self.machine(peer, ring)?;
+    pub(crate) fn join(mut self, id: &Arc<CmId>, told: &Told) -> Result<Stream, Error> {
+        let machine = self.machine(told.peer, told.ring())?;
         id.ready_qp(&self.queues.qp)?;
         self.queues.qp.set_min_rnr_timer(RNR_TIMER)?;
+        self.join_second(told.second(), |qp, beside| {
+            id.ready_beside(qp, beside)?;
+            Ok(qp.set_min_rnr_timer(RNR_TIMER)?)
+        })?;
         Stream::new(machine, self.queues, Some(Arc::clone(id)))
     }
 

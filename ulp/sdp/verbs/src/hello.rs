@@ -4,7 +4,7 @@
 //! Must not know: identifiers and events of the connection manager.
 
 use crate::endpoint::End;
-use ferriband_ibv::PortSpace;
+use ferriband_ibv::{PortSpace, Qpn};
 use ferriband_sdp_proto::connection::{Config, Connection, Flow, Peer};
 use ferriband_sdp_wire::{Addresses, Body, Capabilities, Flags, FlowControl, Hello, HelloAck};
 use ferriband_sdp_wire::{Message, MessageHeader, MessageSeq, ParseError, Refusal, Ring, Version};
@@ -22,6 +22,16 @@ pub enum FlowKind {
 }
 
 impl FlowKind {
+    /// As [`FlowKind::config`], of a side that takes part in zero copy. In *nic* that takes a second
+    /// queue pair.
+    pub fn config_with_offers(self, buffers: u16, buffer_bytes: u32) -> Config {
+        let mut config = self.config(buffers, buffer_bytes);
+        if let Flow::Nic { offers, .. } = &mut config.flow {
+            *offers = true;
+        }
+        config
+    }
+
     /// A side's numbers: `buffers` of `buffer_bytes`, with those that the papers' figures use for
     /// the rest. 128 receives of *ring* are twice what the send queue of a peer holds. The window of
     /// *nic* is a buffer, and the part that its adapter handles two of these.
@@ -32,6 +42,7 @@ impl FlowKind {
             FlowKind::Nic => Flow::Nic {
                 window_bytes: buffer_bytes,
                 reserve_bytes: buffer_bytes.saturating_mul(2),
+                offers: false,
             },
         };
         Config {
@@ -69,10 +80,23 @@ impl Told {
         self.flow_control.as_ref().and_then(FlowControl::ring)
     }
 
+    /// The peer's second queue pair.
+    pub fn second(&self) -> Option<Qpn> {
+        self.flow_control.as_ref().and_then(second_of)
+    }
+
     /// Whether this side can speak with such a peer.
     pub fn fits(&self, config: &Config) -> Result<(), Refusal> {
         let machine = Connection::new(*config, self.peer);
         machine.map(drop).map_err(|_| Refusal::Numbers)
+    }
+}
+
+/// The second queue pair of a side with such a flow control.
+pub(crate) fn second_of(flow_control: &FlowControl) -> Option<Qpn> {
+    match flow_control {
+        FlowControl::Nic { second_qp, .. } if *second_qp != 0 => Some(Qpn(*second_qp)),
+        _ => None,
     }
 }
 

@@ -367,7 +367,7 @@ impl Manager {
             return Ok(None);
         };
         let told = hello::read_hello_ack(asking.id.port_space(), event.private_data())?;
-        let stream = endpoint.join(&asking.id, told.peer, told.ring())?;
+        let stream = endpoint.join(&asking.id, &told)?;
         asking.id.establish()?;
         Ok(Some(stream))
     }
@@ -397,7 +397,7 @@ fn accept(
     let answer = hello::hello_ack(id.port_space(), &endpoint.end(), is_standard);
     let _ = id.set_option(CmOption::AckTimeout(TIMEOUT));
     let qp = Arc::clone(endpoint.qp());
-    let stream = endpoint.join(id, told.peer, told.ring())?;
+    let stream = endpoint.join(id, told)?;
     let params = ConnectParams {
         qp: Some(&qp),
         ..params_of(&answer)

@@ -3,9 +3,9 @@
 //! Owns: where buffers lie and what requests name. Must not know: when.
 
 use crate::endpoint::Error;
-use ferriband_ibv::{Access, CompChannel, Cq, Element, Mr, Pd, Qp, RKey, RecvWr, Region};
+use ferriband_ibv::{Access, CompChannel, Cq, Element, Mr, Pd, Qp, QpState, RKey, RecvWr, Region};
 use ferriband_ibv::{SendFlags, SendWr};
-use ferriband_sdp_proto::connection::{ReadWork, SendWork, WriteWork};
+use ferriband_sdp_proto::connection::{MESSAGE_BYTES, Pair, ReadWork, SendWork, WriteWork};
 use ferriband_sdp_proto::driver::Driver;
 use std::sync::Arc;
 
@@ -23,9 +23,37 @@ impl Buffer {
     }
 }
 
-/// A queue pair with its buffers.
-pub(crate) struct Queues {
+/// The second queue pair of *nic*, by which zero copy goes, with its receive buffers. It shares the
+/// completion queues of the first.
+pub(crate) struct Second {
     pub qp: Arc<Qp>,
+    pub receive: Buffer,
+}
+
+/// Marks the numbers of requests of the second queue pair.
+const OF_SECOND: u64 = 1 << 63;
+
+/// Which queue pair a completion is of, and what its request had as number there.
+pub(crate) fn pair_of(id: u64) -> (Pair, u64) {
+    match id & OF_SECOND {
+        0 => (Pair::Stream, id),
+        _ => (Pair::Offers, id & !OF_SECOND),
+    }
+}
+
+fn number(pair: Pair, id: u64) -> u64 {
+    match pair {
+        Pair::Stream => id,
+        Pair::Offers => id | OF_SECOND,
+    }
+}
+
+/// A queue pair with its buffers, and the second one, if there is one.
+pub(crate) struct Queues {
+    pub pd: Arc<Pd>,
+    pub qp: Arc<Qp>,
+    /// From the connection on only if the peer has one.
+    pub second: Option<Second>,
     pub send_cq: Arc<Cq>,
     pub receive_cq: Arc<Cq>,
     pub channel: Arc<CompChannel>,
@@ -48,15 +76,42 @@ pub(crate) struct Queues {
 impl Queues {
     /// Posts the receives that the peer is told of.
     pub fn post_early(&mut self) -> Result<(), Error> {
-        (0..self.early).try_for_each(|slot| self.post(slot))
+        (0..self.early).try_for_each(|slot| self.post(Pair::Stream, slot))
     }
 
-    fn post(&self, slot: u16) -> Result<(), Error> {
-        let at = usize::from(slot) * self.receive_bytes as usize;
-        let elements = [self.receive.mr.element(at, self.receive_bytes)?];
-        Ok(self
-            .qp
-            .post_recv(&mut RecvWr::new(slot.into(), &elements))?)
+    fn post(&self, pair: Pair, slot: u16) -> Result<(), Error> {
+        let (memory, stride) = self.receives(pair)?;
+        let at = usize::from(slot) * stride as usize;
+        let elements = [memory.mr.element(at, stride)?];
+        let mut wr = RecvWr::new(number(pair, slot.into()), &elements);
+        Ok(self.qp(pair)?.post_recv(&mut wr)?)
+    }
+
+    fn qp(&self, pair: Pair) -> Result<&Qp, Error> {
+        match pair {
+            Pair::Stream => Ok(&self.qp),
+            Pair::Offers => Ok(&self.second.as_ref().ok_or(Error::NoSecond)?.qp),
+        }
+    }
+
+    /// The receive buffers of a queue pair, and the bytes of each.
+    pub fn receives(&self, pair: Pair) -> Result<(&Buffer, u32), Error> {
+        match pair {
+            Pair::Stream => Ok((&self.receive, self.receive_bytes)),
+            Pair::Offers => {
+                let second = self.second.as_ref().ok_or(Error::NoSecond)?;
+                Ok((&second.receive, MESSAGE_BYTES))
+            }
+        }
+    }
+
+    /// Takes the queue pairs into error: the peer hears of it as of any loss.
+    pub fn stop(&self) {
+        let second = self.second.as_ref().map(|second| &second.qp);
+        for qp in [Some(&self.qp), second].into_iter().flatten() {
+            // one that cannot be stopped is in error already
+            let _ = qp.stop(QpState::Error);
+        }
     }
 
     /// Memory that the stream's unread bytes are in.
@@ -68,20 +123,21 @@ impl Queues {
 impl Driver for Queues {
     type Error = Error;
 
-    fn post_receive(&mut self, slot: u16) -> Result<(), Error> {
-        if self.early > 0 {
+    fn post_receive(&mut self, pair: Pair, slot: u16) -> Result<(), Error> {
+        if pair == Pair::Stream && self.early > 0 {
             self.early -= 1;
             return Ok(());
         }
-        self.post(slot)
+        self.post(pair, slot)
     }
 
     fn post_send(&mut self, work: &SendWork) -> Result<(), Error> {
         let head = work.head.bytes();
         let Some(data) = work.data else {
             let elements = [Element::inline(head)];
-            let wr = SendWr::send(work.id.0, &elements);
-            return Ok(self.qp.post_send(&mut wr.flags(SendFlags::INLINE))?);
+            let wr = SendWr::send(number(work.pair, work.id.0), &elements);
+            let qp = self.qp(work.pair)?;
+            return Ok(qp.post_send(&mut wr.flags(SendFlags::INLINE))?);
         };
         let at = data.at as usize - head.len();
         self.send.region.write(at, head)?;
@@ -103,7 +159,7 @@ impl Driver for Queues {
         let (mr, at) = self.fetch_to.as_ref().ok_or(Error::NoBuffer)?;
         let elements = [mr.element(*at, work.from.length_bytes)?];
         let (address, key) = (work.from.virtual_address, RKey(work.from.rkey.0));
-        let mut wr = SendWr::read(work.id.0, address, key, &elements);
-        Ok(self.qp.post_send(&mut wr)?)
+        let mut wr = SendWr::read(number(work.pair, work.id.0), address, key, &elements);
+        Ok(self.qp(work.pair)?.post_send(&mut wr)?)
     }
 }

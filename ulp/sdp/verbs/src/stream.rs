@@ -4,8 +4,8 @@
 //! [`Stream::arm`] and [`Stream::channel`] are for whoever sleeps.
 
 use crate::endpoint::Error;
-use crate::queues::Queues;
-use ferriband_ibv::{CmId, CompChannel, Cq, Mr, QpState, Wc, WcOpcode};
+use crate::queues::{Queues, pair_of};
+use ferriband_ibv::{CmId, CompChannel, Cq, Mr, Pd, Wc, WcOpcode};
 use ferriband_sdp_proto::connection::{Connection, HEAD_BYTES, WorkId};
 use ferriband_sdp_proto::driver::drive;
 use ferriband_sdp_wire::{Advert, RKey};
@@ -164,8 +164,8 @@ impl Stream {
     /// dropped leaves as well.
     pub fn leave(&mut self) {
         if let Some(id) = self.id.take() {
-            // the queue pair is the program's own: the manager does not stop it
-            let _ = self.queues.qp.stop(QpState::Error);
+            // the queue pairs are the program's own: the manager does not stop them
+            self.queues.stop();
             // the peer may have left before, and the device may be gone
             let _ = id.disconnect();
         }
@@ -296,6 +296,11 @@ impl Stream {
         &self.queues.channel
     }
 
+    /// The domain that memory for [`Stream::offer`] and [`Stream::fetch`] is registered in.
+    pub fn pd(&self) -> &Arc<Pd> {
+        &self.queues.pd
+    }
+
     /// The machine, for its counters and its state.
     pub fn machine(&self) -> &Connection {
         &self.machine
@@ -315,12 +320,14 @@ impl Stream {
                 let immediate = wc.immediate().unwrap_or(0);
                 self.note(|machine| machine.handle_write(wc.byte_len(), immediate));
             } else {
-                let stride = self.queues.receive_bytes as usize;
+                let (pair, slot) = pair_of(wc.id());
+                let (memory, stride) = self.queues.receives(pair)?;
                 let mut prefix = [0; HEAD_BYTES];
                 let prefix = &mut prefix[..HEAD_BYTES.min(wc.byte_len() as usize)];
-                let at = wc.id() as usize * stride;
-                self.queues.receive.region.read(at, prefix)?;
-                self.note(|machine| machine.handle_message(prefix, wc.byte_len()));
+                memory
+                    .region
+                    .read(slot as usize * stride as usize, prefix)?;
+                self.note(|machine| machine.handle_message(pair, prefix, wc.byte_len()));
             }
         }
         Ok(count)
@@ -331,7 +338,8 @@ impl Stream {
         let count = poll(&self.queues.send_cq, &mut wcs)?;
         for wc in &wcs[..count] {
             if wc.is_ok() {
-                self.note(|machine| machine.handle_sent(WorkId(wc.id())));
+                let (pair, id) = pair_of(wc.id());
+                self.note(|machine| machine.handle_sent(pair, WorkId(id)));
             } else {
                 self.lost = true;
             }
@@ -344,8 +352,8 @@ impl Stream {
     fn note<E>(&mut self, handle: impl FnOnce(&mut Connection) -> Result<(), E>) {
         if handle(&mut self.machine).is_err() {
             self.lost = true;
-            // the machine remembers why; a queue pair that cannot be stopped is in error already
-            let _ = self.queues.qp.stop(QpState::Error);
+            // the machine remembers why
+            self.queues.stop();
         }
     }
 }

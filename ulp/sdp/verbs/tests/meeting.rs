@@ -4,8 +4,9 @@
 mod common;
 
 use common::{PATIENCE, both_ways, library, until, verbs};
+use ferriband_ibv::{Access, Mr, Qp, QpInit, QpType, Region, RejectReason};
 use ferriband_ibv::{Cm, CmChannel, CmError, CmEventKind, CmId, ConnectParams, Cq, Pd, PortSpace};
-use ferriband_ibv::{Qp, QpInit, QpType, RejectReason};
+use ferriband_sdp_proto::connection::Config;
 use ferriband_sdp_verbs::{Event, Failed, FlowKind, Key, Manager, Received, Stream};
 use ferriband_sdp_wire::{Hello, HelloAck, Mid, Refusal};
 use std::io::{BufRead, BufReader};
@@ -41,10 +42,17 @@ fn next(manager: &mut Manager) -> Event {
 
 /// A stream between two managers, by the flow control that the first asks for.
 fn meet(here: &mut Manager, there: &mut Manager, flow: FlowKind) -> [(Key, Stream); 2] {
+    meet_with(here, there, [flow.config(8, 4096); 2])
+}
+
+fn meet_with(
+    here: &mut Manager,
+    there: &mut Manager,
+    [asks, accepts]: [Config; 2],
+) -> [(Key, Stream); 2] {
     let listener = there.listen(anywhere(), 4).expect("it listens");
     let to = listener.address().expect("it is bound");
-    let config = flow.config(8, 4096);
-    let asked = here.ask(None, to, config).expect("asked");
+    let asked = here.ask(None, to, asks).expect("asked");
     // both have steps to take
     let request = until(|| {
         assert!(here.next_event().expect("a channel").is_none());
@@ -54,8 +62,8 @@ fn meet(here: &mut Manager, there: &mut Manager, flow: FlowKind) -> [(Key, Strea
         panic!("no request")
     };
     assert_eq!((request.listener, request.to), (listener.key(), to));
-    assert_eq!(request.flow(), flow);
-    let (accepted, server) = there.accept(request, config).expect("accepted");
+    assert_eq!(request.flow().config(8, 4096).receives(), asks.receives());
+    let (accepted, server) = there.accept(request, accepts).expect("accepted");
     let Event::Stands(key, client) = next(here) else {
         panic!("no connection")
     };
@@ -130,6 +138,65 @@ fn who_aborts_and_who_is_gone_is_heard_of_with_what_came_before() {
             assert_eq!(told.to_string(), "the transport has failed");
         }
     }
+}
+
+/// Zero copy in *nic* goes by a second queue pair, which the manager knows nothing of. A side whose
+/// peer has none offers nothing.
+#[test]
+fn a_second_queue_pair_is_met_if_both_sides_have_one() {
+    let nic = FlowKind::Nic;
+    let (with, without) = (nic.config_with_offers(8, 4096), nic.config(8, 4096));
+    for make in [manager, short] {
+        for configs in [[with, with], [with, without], [without, with]] {
+            let (mut here, mut there) = (make(), make());
+            let [(_, one), (_, other)] = meet_with(&mut here, &mut there, configs);
+            let mut sides = [one, other];
+            assert_eq!(
+                sides.each_ref().map(|side| side.machine().may_offer()),
+                [configs == [with, with]; 2]
+            );
+            if configs != [with, with] {
+                continue;
+            }
+            for from in [0, 1] {
+                offer_and_fetch(&mut sides, from);
+            }
+        }
+    }
+}
+
+/// One side offers, the other fetches all of it.
+fn offer_and_fetch(sides: &mut [Stream; 2], from: usize) {
+    const LENGTH: u32 = 100_000;
+    let memory = |stream: &Stream| {
+        let region = Region::create(c"test", LENGTH as usize).expect("memory");
+        let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+        Mr::register(stream.pd(), &region, access).expect("registered")
+    };
+    let (source, sink) = (memory(&sides[from]), memory(&sides[1 - from]));
+    let bytes: Vec<u8> = (0..LENGTH).map(|at| (at / 7) as u8).collect();
+    let region = source.region().expect("our own");
+    region.write(0, &bytes).expect("inside");
+    sides[from].offer(&source, 0, LENGTH).expect("an offer");
+    let to = &mut sides[1 - from];
+    until(|| {
+        to.progress().expect("it is open");
+        to.fetchable()
+    });
+    to.fetch(&sink, 0, LENGTH).expect("fetchable");
+    let fetched = until(|| to.take_fetched().expect("it is open"));
+    assert_eq!(fetched, LENGTH);
+    let read = until(|| {
+        sides[1 - from].progress().expect("it is open");
+        sides[from].take_offer().expect("it is open")
+    });
+    assert_eq!(read, LENGTH);
+    let mut copy = vec![0; LENGTH as usize];
+    let region = sink.region().expect("our own");
+    region.read(0, &mut copy).expect("inside");
+    assert!(copy == bytes);
+    let counted = sides[1 - from].machine().stats().bytes_fetched;
+    assert_eq!(counted, u64::from(LENGTH));
 }
 
 fn failed(here: &mut Manager, there: Option<&mut Manager>, why: Option<Refusal>) -> Failed {
@@ -373,8 +440,10 @@ fn parent_of_the_test_of_two_processes() {
     let mut here = manager();
     for flow in FLOWS {
         here.ask(None, to, flow.config(8, 4096)).expect("asked");
-        let Event::Stands(_, mut stream) = next(&mut here) else {
-            panic!("no connection")
+        let mut stream = match next(&mut here) {
+            Event::Stands(_, stream) => stream,
+            Event::Failed(_, why) => panic!("{flow:?}: {why}"),
+            _ => panic!("{flow:?}: no connection"),
         };
         both_ways(&mut stream, 0, 100_000, 3000);
         stream.leave();

@@ -21,6 +21,7 @@ const RING: Flow = Flow::Ring { receives: 32 };
 const NIC: Flow = Flow::Nic {
     window_bytes: 4096,
     reserve_bytes: 16_384,
+    offers: true,
 };
 
 fn config(flow: Flow) -> Config {
@@ -208,7 +209,7 @@ fn an_abort_and_a_lost_peer_are_heard() {
 #[test]
 fn offers_are_read_refused_and_taken_back() {
     const LENGTH: u32 = 1 << 20;
-    for flow in [CREDIT, RING] {
+    for flow in [CREDIT, RING, NIC] {
         let context = open();
         let adapter = Adapter::new(&context, 1).expect("a port");
         let side = || Endpoint::new(&adapter, config(flow)).expect("a side");

@@ -59,8 +59,14 @@ pub enum FlowControl {
         /// The virtual window (W): a receive is posted for each `window_bytes` of free space, and
         /// no message into this ring is longer. At least 1, at most the ring's size.
         window_bytes: u32,
+        /// Number of the side's second queue pair, for zero copy; 0: it has none. It stands beside
+        /// the 24 bytes.
+        second_qp: u32,
     },
 }
+
+/// The largest number of a queue pair.
+pub(crate) const LARGEST_QP: u32 = 0xff_ffff;
 
 impl FlowControl {
     /// Bytes on the wire.
@@ -71,6 +77,14 @@ impl FlowControl {
         match self {
             FlowControl::Credit => None,
             FlowControl::Ring(ring) | FlowControl::Nic { ring, .. } => Some(ring),
+        }
+    }
+
+    /// Number of the side's second queue pair; 0: none.
+    pub(crate) const fn second_qp(flow_control: Option<&Self>) -> u32 {
+        match flow_control {
+            Some(FlowControl::Nic { second_qp, .. }) => *second_qp,
+            _ => 0,
         }
     }
 
@@ -85,18 +99,21 @@ impl FlowControl {
             return Some(("ring address", ring.virtual_address));
         }
         match self {
-            FlowControl::Nic { ring, window_bytes }
-                if *window_bytes == 0 || *window_bytes > ring.size_bytes =>
-            {
+            FlowControl::Nic {
+                ring, window_bytes, ..
+            } if *window_bytes == 0 || *window_bytes > ring.size_bytes => {
                 Some(("virtual window", u64::from(*window_bytes)))
+            }
+            FlowControl::Nic { second_qp, .. } if *second_qp > LARGEST_QP => {
+                Some(("second queue pair", u64::from(*second_qp)))
             }
             _ => None,
         }
     }
 
     /// None for bytes that are no negotiation: another magic, version or flow control, and rings
-    /// and windows that cannot be.
-    pub(crate) fn from_wire(wire: &FlowControlWire) -> Option<Self> {
+    /// and windows that cannot be. `second_qp` stands beside them.
+    pub(crate) fn from_wire(wire: &FlowControlWire, second_qp: u32) -> Option<Self> {
         if wire.magic != MAGIC || wire.kind >> VERSION_SHIFT != VERSION {
             return None;
         }
@@ -111,6 +128,7 @@ impl FlowControl {
             NIC => FlowControl::Nic {
                 ring,
                 window_bytes: wire.window.get(),
+                second_qp,
             },
             _ => return None,
         };
@@ -123,7 +141,9 @@ impl FlowControl {
             None => return FlowControlWire::new_zeroed(),
             Some(FlowControl::Credit) => (CREDIT, None, 0),
             Some(FlowControl::Ring(ring)) => (RING, Some(ring), 0),
-            Some(FlowControl::Nic { ring, window_bytes }) => (NIC, Some(ring), *window_bytes),
+            Some(FlowControl::Nic {
+                ring, window_bytes, ..
+            }) => (NIC, Some(ring), *window_bytes),
         };
         FlowControlWire {
             magic: MAGIC,
@@ -147,13 +167,15 @@ mod tests {
     };
 
     fn back(flow_control: FlowControl) -> Option<FlowControl> {
-        FlowControl::from_wire(&FlowControl::to_wire(Some(&flow_control)))
+        let second_qp = FlowControl::second_qp(Some(&flow_control));
+        FlowControl::from_wire(&FlowControl::to_wire(Some(&flow_control)), second_qp)
     }
 
     fn nic(window_bytes: u32) -> FlowControl {
         FlowControl::Nic {
             ring: RING_AT_THE_END,
             window_bytes,
+            second_qp: 0x12_3456,
         }
     }
 
@@ -176,7 +198,13 @@ mod tests {
             size_bytes: 0x1_0001,
             ..RING_AT_THE_END
         };
+        let no_qp = FlowControl::Nic {
+            ring: RING_AT_THE_END,
+            window_bytes: 1,
+            second_qp: 0x100_0000,
+        };
         let invalid = [
+            (no_qp, "second queue pair"),
             (FlowControl::Ring(empty), "ring size"),
             (FlowControl::Ring(beyond), "ring address"),
             (nic(0), "virtual window"),
@@ -191,18 +219,18 @@ mod tests {
     #[test]
     fn other_magics_versions_and_kinds_are_none() {
         let valid = FlowControl::to_wire(Some(&nic(0x1000)));
-        assert!(FlowControl::from_wire(&valid).is_some());
+        assert!(FlowControl::from_wire(&valid, 0).is_some());
         for bit in 0..32 {
             let mut bytes = [0; FlowControl::LEN];
             bytes.copy_from_slice(valid.as_bytes());
             bytes[bit / 8] ^= 0x80 >> (bit % 8);
             let parsed = FlowControlWire::read_from_bytes(&bytes)
                 .ok()
-                .and_then(|wire| FlowControl::from_wire(&wire));
+                .and_then(|wire| FlowControl::from_wire(&wire, 0));
             // Only one bit leads from NIC to another flow control: to credits.
             let expected = (bit == 30).then_some(FlowControl::Credit);
             assert_eq!(parsed, expected, "bit {bit}");
         }
-        assert_eq!(FlowControl::from_wire(&FlowControl::to_wire(None)), None);
+        assert_eq!(FlowControl::from_wire(&FlowControl::to_wire(None), 0), None);
     }
 }

@@ -4,7 +4,9 @@
 //! Offsets of Hello from the start of its BSDH: version 16, IP version and capabilities 17,
 //! MaxAdverts 19, receive sizes 20 and 24, port 28, addresses 32 and 48, extended MaxAdverts 66,
 //! the negotiation of [`FlowControl`] 68..92. Of HelloAck: version 16, MaxAdverts 19, receive size
-//! 20, negotiation 24..48, zeros up to 196. All other bytes are reserved.
+//! 20, negotiation 24..48, zeros up to 196. All other bytes are reserved. Where the negotiation
+//! says NIC, three reserved bytes are part of it: the number of the second queue pair, in Hello its
+//! upper 8 bits at 18 and its lower 16 at 30, in HelloAck 48..52.
 //!
 //! Implementations disagree on the length field: some write the size of the whole private data,
 //! some that of the fields they know (64 and 24). The manager fills up with zeros in any case, so
@@ -25,12 +27,12 @@ pub struct HelloWire {
     version: u8,
     /// IPVersion:4 Capabilities:4.
     ip_version: u8,
-    reserved_18: u8,
+    second_qp_upper: u8,
     max_adverts: u8,
     desired_remote_receive_size: U32,
     local_receive_size: U32,
     port: U16,
-    reserved_30: U16,
+    second_qp_lower: U16,
     source: [u8; 16],
     destination: [u8; 16],
 }
@@ -59,7 +61,8 @@ pub struct HelloAckWire {
 #[repr(C)]
 pub struct HelloAckTailWire {
     flow_control: FlowControlWire,
-    reserved_48: [u8; 148],
+    second_qp: U32,
+    reserved_52: [u8; 144],
 }
 
 /// Version of the protocol: two nibbles. It changes nothing in the layout; what the receiver
@@ -227,6 +230,8 @@ impl Hello {
         let mut filled = HelloTailWire::new_zeroed();
         let known = tail.len().min(size_of::<HelloTailWire>());
         filled.as_mut_bytes()[..known].copy_from_slice(&tail[..known]);
+        let lower = u32::from(wire.second_qp_lower.get());
+        let second_qp = u32::from(wire.second_qp_upper) << 16 | lower;
         Ok(Hello {
             version: Version(wire.version),
             capabilities: Capabilities::from_bits_truncate(wire.ip_version & CAPABILITIES_MASK),
@@ -236,21 +241,22 @@ impl Hello {
             local_receive_bytes: wire.local_receive_size.get(),
             port: wire.port.get(),
             addresses: Addresses::from_wire(wire)?,
-            flow_control: FlowControl::from_wire(&filled.flow_control),
+            flow_control: FlowControl::from_wire(&filled.flow_control, second_qp),
         })
     }
 
     pub(crate) fn emit<'a>(&self, out: &'a mut [u8]) -> Result<&'a mut [u8], EmitError> {
         let (ip_version, source, destination) = self.addresses.to_wire();
+        let second_qp = FlowControl::second_qp(self.flow_control.as_ref());
         let wire = HelloWire {
             version: self.version.0,
             ip_version: ip_version << IP_VERSION_SHIFT | self.capabilities.bits(),
-            reserved_18: 0,
+            second_qp_upper: (second_qp >> 16) as u8,
             max_adverts: self.max_adverts,
             desired_remote_receive_size: U32::new(self.desired_remote_receive_bytes),
             local_receive_size: U32::new(self.local_receive_bytes),
             port: U16::new(self.port),
-            reserved_30: U16::ZERO,
+            second_qp_lower: U16::new(second_qp as u16),
             source,
             destination,
         };
@@ -290,11 +296,15 @@ impl HelloAck {
             .unwrap_or_default();
         nothing(surplus, Mid::HelloAck, HelloAck::LEN - crate::Bsdh::LEN)?;
         let flow_control = FlowControlWire::ref_from_prefix(tail).ok();
+        let flow_control = flow_control.and_then(|(wire, rest)| {
+            let second_qp = U32::ref_from_prefix(rest).map_or(0, |(number, _)| number.get());
+            FlowControl::from_wire(wire, second_qp)
+        });
         Ok(HelloAck {
             version: Version(wire.version),
             max_adverts: wire.max_adverts,
             actual_receive_bytes: wire.actual_receive_size.get(),
-            flow_control: flow_control.and_then(|(wire, _)| FlowControl::from_wire(wire)),
+            flow_control,
         })
     }
 
@@ -307,7 +317,8 @@ impl HelloAck {
         };
         let tail = HelloAckTailWire {
             flow_control: FlowControl::to_wire(self.flow_control.as_ref()),
-            reserved_48: [0; 148],
+            second_qp: U32::new(FlowControl::second_qp(self.flow_control.as_ref())),
+            reserved_52: [0; 144],
         };
         put(&tail, put(&wire, out)?)
     }

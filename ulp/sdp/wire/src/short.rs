@@ -12,9 +12,10 @@
 //! | extended MaxAdverts, bufs | 8 10 | bufs | 8 |
 //! | port | 12 | | |
 //! | desired and local receive size | 16 20 | actual receive size | 12 |
-//! | MSeq, MSeqAck | 24 28 | MSeq, MSeqAck | 16 20 |
+//! | MSeq, second queue pair | 24 28 | MSeq, second queue pair | 16 20 |
 //! | negotiation of flow control | 32..56 | negotiation of flow control | 24..48 |
 //!
+//! MSeqAck is 0: nothing has come before. The second queue pair is part of the negotiation of NIC.
 //! Bytes behind the end are ignored: the manager fills up with zeros.
 
 use crate::bsdh::{Flags, MessageHeader};
@@ -44,7 +45,7 @@ pub struct ShortHelloWire {
     desired_remote_receive_size: U32,
     local_receive_size: U32,
     mseq: U32,
-    mseq_ack: U32,
+    second_qp: U32,
     flow_control: FlowControlWire,
 }
 
@@ -61,7 +62,7 @@ pub struct ShortHelloAckWire {
     reserved_10: U16,
     actual_receive_size: U32,
     mseq: U32,
-    mseq_ack: U32,
+    second_qp: U32,
     flow_control: FlowControlWire,
 }
 
@@ -102,13 +103,13 @@ impl Message<'_> {
             local_receive_bytes: wire.local_receive_size.get(),
             port: wire.port.get(),
             addresses,
-            flow_control: FlowControl::from_wire(&wire.flow_control),
+            flow_control: FlowControl::from_wire(&wire.flow_control, wire.second_qp.get()),
         };
         let header = MessageHeader {
             flags: Flags::from_bits_truncate(wire.flags),
             bufs: wire.bufs.get(),
             mseq: MessageSeq(wire.mseq.get()),
-            mseq_ack: MessageSeq(wire.mseq_ack.get()),
+            mseq_ack: MessageSeq(0),
         };
         Ok(Message {
             header,
@@ -125,13 +126,13 @@ impl Message<'_> {
             version: Version(wire.version),
             max_adverts: wire.max_adverts,
             actual_receive_bytes: wire.actual_receive_size.get(),
-            flow_control: FlowControl::from_wire(&wire.flow_control),
+            flow_control: FlowControl::from_wire(&wire.flow_control, wire.second_qp.get()),
         };
         let header = MessageHeader {
             flags: Flags::from_bits_truncate(wire.flags),
             bufs: wire.bufs.get(),
             mseq: MessageSeq(wire.mseq.get()),
-            mseq_ack: MessageSeq(wire.mseq_ack.get()),
+            mseq_ack: MessageSeq(0),
         };
         Ok(Message {
             header,
@@ -167,7 +168,7 @@ fn short_hello(header: &MessageHeader, hello: &Hello) -> ShortHelloWire {
         desired_remote_receive_size: U32::new(hello.desired_remote_receive_bytes),
         local_receive_size: U32::new(hello.local_receive_bytes),
         mseq: U32::new(header.mseq.0),
-        mseq_ack: U32::new(header.mseq_ack.0),
+        second_qp: U32::new(FlowControl::second_qp(hello.flow_control.as_ref())),
         flow_control: FlowControl::to_wire(hello.flow_control.as_ref()),
     }
 }
@@ -183,7 +184,7 @@ fn short_hello_ack(header: &MessageHeader, ack: &HelloAck) -> ShortHelloAckWire 
         reserved_10: U16::ZERO,
         actual_receive_size: U32::new(ack.actual_receive_bytes),
         mseq: U32::new(header.mseq.0),
-        mseq_ack: U32::new(header.mseq_ack.0),
+        second_qp: U32::new(FlowControl::second_qp(ack.flow_control.as_ref())),
         flow_control: FlowControl::to_wire(ack.flow_control.as_ref()),
     }
 }

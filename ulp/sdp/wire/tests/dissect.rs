@@ -49,6 +49,7 @@ fn hello() -> Hello {
         flow_control: Some(FlowControl::Nic {
             ring: ring(0x7f00_0000_1000),
             window_bytes: 8192,
+            second_qp: 0x12_3456,
         }),
     }
 }

@@ -118,6 +118,7 @@ const RING: Ring = Ring {
 const NIC: FlowControl = FlowControl::Nic {
     ring: RING,
     window_bytes: 0x2000,
+    second_qp: 0xab_cdef,
 };
 /// Magic, version 1 and NIC, window, size, key, address.
 const NIC_BYTES: [u8; 24] = [
@@ -157,6 +158,8 @@ const V4_FIELDS: [(usize, &[u8]); 8] = [
 fn hello_fills_the_private_data_of_a_req() {
     stands(Body::Hello(v4_hello(None)), &bytes(0x00, 92, &V4_FIELDS));
     let mut fields = V4_FIELDS;
+    fields[0] = (16, &[0x22, 0x43, 0xab, 7]);
+    fields[3] = (28, &[0x61, 0x62, 0xcd, 0xef]);
     fields[7] = (68, &NIC_BYTES);
     stands(Body::Hello(v4_hello(Some(NIC))), &bytes(0x00, 92, &fields));
     let (source, destination) = ([0x71; 16], [0x72; 16]);
@@ -183,10 +186,11 @@ fn hello_ack_fills_the_private_data_of_a_rep() {
         actual_receive_bytes: 0x4142_4344,
         flow_control: None,
     };
-    let fields: [(usize, &[u8]); 3] = [
+    let fields: [(usize, &[u8]); 4] = [
         (16, &[0x22, 0, 0, 7]),
         (20, &[0x41, 0x42, 0x43, 0x44]),
         (24, &NIC_BYTES),
+        (48, &[0, 0xab, 0xcd, 0xef]),
     ];
     stands(Body::HelloAck(ack), &bytes(0x01, 196, &fields[..2]));
     let ack = HelloAck {
@@ -281,7 +285,7 @@ fn short_forms_fit_into_the_private_data_of_the_tcp_port_space() {
     asks.emit_short(&mut out).expect("fits");
     let head = [
         0x46, 0x53, 0x64, 0x48, 0x22, 3, 7, 0b101, 8, 9, 0x11, 0x22, 0x61, 0x62, 0, 0, 0x41, 0x42,
-        0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa,
+        0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x33, 0x44, 0x55, 0x66, 0, 0xab, 0xcd, 0xef,
     ];
     assert_eq!(out[..32], head);
     assert_eq!(out[32..], NIC_BYTES);
@@ -298,7 +302,7 @@ fn short_forms_fit_into_the_private_data_of_the_tcp_port_space() {
     assert_eq!(accepts.emit_short(&mut out), Ok(48));
     let head = [
         0x46, 0x53, 0x64, 0x41, 0x22, 7, 0b101, 0, 0x11, 0x22, 0, 0, 0x41, 0x42, 0x43, 0x44, 0x33,
-        0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa,
+        0x44, 0x55, 0x66, 0, 0xab, 0xcd, 0xef,
     ];
     assert_eq!(out[..24], head);
     assert_eq!(out[24..48], NIC_BYTES);

@@ -1,39 +1,24 @@
-//! What wakes the ranks of this host: an eventfd for each, and the barrier that spares senders
-//! their fence.
+//! What wakes the ranks of this host: an eventfd for each.
 //!
 //! Owns: the ranks' descriptors, and the steps by which a rank falls asleep and is woken. Must not
 //! know: what a rank waits for.
 //!
 //! A sender stores a record and then looks whether the receiver sleeps; the receiver says that it
-//! sleeps and then looks for records. `ferriband_host::Barrier` says what lies between the two
-//! steps.
+//! sleeps and then looks for records. Both pass a full fence between the two steps.
 
-use ferriband_host::{Barrier, wake};
+use ferriband_host::wake;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The eventfds of all ranks of the host.
 pub struct Bells {
     fds: Vec<libc::c_int>,
-    barrier: Barrier,
 }
 
 impl Bells {
-    /// Takes the descriptors, in the order of ranks, and registers this process for the barrier.
+    /// Takes the descriptors, in the order of ranks.
     pub fn new(fds: Vec<libc::c_int>) -> Self {
-        let barrier = Barrier::register();
-        Self { fds, barrier }
-    }
-
-    /// Whether the barrier works here.
-    pub fn has_barrier(&self) -> bool {
-        self.barrier.works()
-    }
-
-    /// Makes all registered processes pass a fence; at least this thread does. False if that has
-    /// been forbidden since: then a wake-up may be lost.
-    pub(super) fn barrier(&self) -> bool {
-        self.barrier.sleeper()
+        Self { fds }
     }
 
     /// Rings for `rank`, whose word said that it sleeps; one of several who see that does it.

@@ -11,7 +11,7 @@ use super::spread::{self, Spread};
 use super::{Host, Segment};
 use ferriband_mpi_proto::segment::{HALF, group};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// No more bytes than this are short: a part of the slot that was used just now is found sooner than one that was forgotten.
 const NEAR_BYTES: usize = 4096;
@@ -151,8 +151,6 @@ pub struct Area {
     passed: Box<[u32]>,
     /// Barriers.
     turns: u32,
-    /// Whether who sets a flag must fence before looking for sleepers.
-    fenced: bool,
     /// Whether there are more ranks than cores, as the leader says.
     crowded: bool,
     /// Where its ranks are, if they are more than cores.
@@ -194,7 +192,6 @@ impl Area {
             ),
             number: 0,
             turns: 0,
-            fenced: true,
             crowded: false,
             spread: None,
             pulls: false,
@@ -592,12 +589,7 @@ impl Area {
 
     #[inline]
     fn wake(&mut self, host: &Host, line: Line) {
-        if self.fenced {
-            fence(Ordering::SeqCst);
-            self.fenced = self.ranks.iter().any(|rank| host.needs_fence(*rank));
-        } else {
-            compiler_fence(Ordering::SeqCst);
-        }
+        fence(Ordering::SeqCst);
         for index in 0..2 {
             if line.sleepers(index).load(Ordering::Relaxed) != 0 {
                 self.ring(host, line, index);

@@ -52,9 +52,6 @@ impl Host {
     pub fn new(segment: Segment, bells: Bells, me: u32) -> Self {
         let own = segment.layout().area(me);
         segment
-            .word32(own + area::HAS_BARRIER)
-            .store(u32::from(bells.has_barrier()), Ordering::SeqCst);
-        segment
             .word32(own + area::PID)
             .store(std::process::id(), Ordering::Relaxed);
         segment
@@ -302,24 +299,20 @@ impl Host {
         })
     }
 
-    /// Wakes `rank` if it sleeps; a full fence makes sure of that whatever the receiver does.
+    /// Wakes `rank` if it sleeps: after what it shall find was stored.
+    #[inline(always)]
     pub fn ring(&self, rank: u32) {
         std::sync::atomic::fence(Ordering::SeqCst);
         self.ring_if_asleep(rank);
     }
 
-    /// Wakes `rank` if it is seen to sleep.
+    /// Wakes `rank` if it is seen to sleep, behind a fence of the caller's.
     #[inline(always)]
     pub fn ring_if_asleep(&self, rank: u32) {
         let asleep = self.word(rank, area::ASLEEP);
         if asleep.load(Ordering::Relaxed) == 1 {
             self.bells.wake(rank, asleep);
         }
-    }
-
-    /// Whether a sender to `rank` may leave the fence to the receiver: it makes all others pass a barrier before it sleeps, and this process takes part.
-    pub fn needs_fence(&self, rank: u32) -> bool {
-        !self.bells.has_barrier() || self.word(rank, area::HAS_BARRIER).load(Ordering::Acquire) == 0
     }
 
     /// Sleeps until somebody rings or one of `others` can be read, `timeout_ms` at most (-1: without end), unless `is_needless` finds something once all senders must see that this
@@ -334,7 +327,8 @@ impl Host {
     /// The first half of [`Host::sleep`]: whether this rank may sleep now, until [`listen`] ends at its bell.
     pub fn lie_down(&self, is_needless: impl FnOnce() -> bool) -> bool {
         self.own(area::ASLEEP).store(1, Ordering::SeqCst);
-        if !self.bells.barrier() || is_needless() {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if is_needless() {
             self.get_up();
             return false;
         }

@@ -31,7 +31,7 @@ pub(super) struct World {
     sent: [Cell<u64>; 2],
     taken: [Cell<u64>; 2],
     pub ended: [Cell<bool>; 2],
-    /// What the kernel answers whoever sends.
+    /// What the kernel answers whoever sends, or passes over bytes.
     pub refuses: Cell<Option<Errno>>,
 }
 
@@ -221,6 +221,9 @@ impl Kernel for Side {
     }
 
     fn pass_over(&self, most: u64) -> Result<u64, Errno> {
+        if let Some(error) = self.world.refuses.take() {
+            return Err(error);
+        }
         Ok(self.take_from_kernel(most)?.len() as u64)
     }
 

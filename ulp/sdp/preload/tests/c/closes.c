@@ -28,10 +28,10 @@ static void *sends(void *argument)
     return NULL;
 }
 
-/* Closes the number amid the call, and gives it to another descriptor. */
-static void closes(struct call *call, void *(*does)(void *))
+/* Closes the number amid the call, and gives it to another descriptor. Gives the connection's other number, if it has one. */
+static int closes(struct call *call, void *(*does)(void *), int has_other)
 {
-    int other = open("/dev/null", O_RDWR | O_CLOEXEC), none;
+    int other = open("/dev/null", O_RDWR | O_CLOEXEC), kept = has_other ? dup(call->fd) : -1, none;
     pthread_t thread;
 
     CHECK(other >= 0 && pthread_create(&thread, NULL, does, call) == 0);
@@ -41,11 +41,13 @@ static void closes(struct call *call, void *(*does)(void *))
     printf("closed: %d %s\n", none, strerror(errno));
     CHECK(dup2(other, call->fd) == call->fd);
     CHECK(pthread_join(thread, NULL) == 0);
+    return kept;
 }
 
 static int server(int fd, const char *mode)
 {
     struct call call = {.fd = fd};
+    int reads = strncmp(mode, "reads", 5) == 0, has_other = strstr(mode, "-dup") != NULL, kept;
     pthread_t thread;
 
     if (strcmp(mode, "cancels") == 0) {
@@ -65,14 +67,16 @@ static int server(int fd, const char *mode)
     }
     pong(fd);
     pong(fd);
-    if (strcmp(mode, "reads") == 0) {
-        closes(&call, receives);
+    if (reads) {
+        kept = closes(&call, receives, has_other);
         printf("the call: %zd %s\n", call.moved, call.text);
     } else {
         fill(bytes, LENGTH, 3, 0);
-        closes(&call, sends);
+        kept = closes(&call, sends, has_other);
         printf("the call: %zd\n", call.moved);
     }
+    if (has_other)
+        CHECK(shutdown(kept, SHUT_WR) == 0 && close(kept) == 0);
     return 0;
 }
 
@@ -84,7 +88,7 @@ static int client(int fd, const char *mode)
     usleep(20000);
     ping(fd);
     usleep(400000);
-    if (strcmp(mode, "reads") == 0)
+    if (strncmp(mode, "reads", 5) == 0)
         CHECK(send(fd, "late", 4, MSG_NOSIGNAL) == 4);
     got = read_all(fd, bytes, LENGTH);
     printf("client: %zu bytes, %zu wrong, then the end\n", got, differing(bytes, got, 3, 0));

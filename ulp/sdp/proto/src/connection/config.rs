@@ -33,6 +33,8 @@ pub enum Flow {
         /// Bytes of the ring beyond N x S. What the peer's adapter holds is written there before
         /// its receive exists. At least W.
         reserve_bytes: u32,
+        /// Whether this side brings a second queue pair. Zero copy needs one at both sides.
+        offers: bool,
     },
 }
 
@@ -132,6 +134,7 @@ impl Config {
         if let Flow::Nic {
             window_bytes,
             reserve_bytes,
+            ..
         } = self.flow
         {
             let least = u64::from(LEAST_RECEIVES);
@@ -153,6 +156,9 @@ pub const DATA_WORKS: u32 = 64;
 /// Messages without data that the send queue holds at most.
 pub const CONTROL_WORKS: u32 = 8;
 
+/// Receives of the second queue pair, of [`MESSAGE_BYTES`] each.
+pub const OFFER_RECEIVES: u16 = 8;
+
 /// What a side knows of its peer's buffers, from Hello or HelloAck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
@@ -162,6 +168,8 @@ pub struct Peer {
     pub receive_bytes: u32,
     /// Its ring.
     pub flow: PeerFlow,
+    /// Whether it has a second queue pair: in *nic* alone.
+    pub offers: bool,
 }
 
 /// What a side knows of its peer's flow control.
@@ -187,12 +195,18 @@ pub enum PeerFlow {
 impl Peer {
     /// What Hello or HelloAck says: `bufs` of its BSDH, its receive size, its negotiation.
     pub fn new(bufs: u16, receive_bytes: u32, flow_control: Option<FlowControl>) -> Self {
+        let second = match flow_control {
+            Some(FlowControl::Nic { second_qp, .. }) => second_qp,
+            _ => 0,
+        };
         let flow = match flow_control {
             None | Some(FlowControl::Credit) => PeerFlow::Credit,
             Some(FlowControl::Ring(ring)) => PeerFlow::Ring {
                 ring_bytes: ring.size_bytes,
             },
-            Some(FlowControl::Nic { ring, window_bytes }) => PeerFlow::Nic {
+            Some(FlowControl::Nic {
+                ring, window_bytes, ..
+            }) => PeerFlow::Nic {
                 ring_bytes: ring.size_bytes,
                 window_bytes,
             },
@@ -201,6 +215,7 @@ impl Peer {
             receives: bufs,
             receive_bytes,
             flow,
+            offers: second != 0,
         }
     }
 
@@ -219,6 +234,7 @@ impl Peer {
             receives: config.receives(),
             receive_bytes: config.receive_bytes(),
             flow,
+            offers: matches!(config.flow, Flow::Nic { offers: true, .. }),
         }
     }
 

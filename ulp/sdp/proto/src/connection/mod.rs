@@ -9,9 +9,9 @@
 //! bytes are). Everything else is one for all.
 //!
 //! ```
-//! use ferriband_sdp_proto::connection::{Config, Connection, Flow, Peer, Work};
+//! use ferriband_sdp_proto::connection::{Config, Connection, Flow, Pair, Peer, Work};
 //!
-//! let flow = Flow::Nic { window_bytes: 8192, reserve_bytes: 16384 };
+//! let flow = Flow::Nic { window_bytes: 8192, reserve_bytes: 16384, offers: false };
 //! let config = Config { flow, buffers: 8, buffer_bytes: 8192, coalesce: true };
 //! let mut side = Connection::new(config, Peer::of(&config))?;
 //! while let Some(Work::Receive { .. }) = side.poll_work() {}
@@ -20,12 +20,13 @@
 //! side.commit(5, false);
 //! let Some(Work::Write(write)) = side.poll_work() else { panic!("there is room") };
 //! assert_eq!((write.from.bytes, write.to), (5, 0));
-//! side.handle_sent(write.id)?;
+//! side.handle_sent(Pair::Stream, write.id)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod config;
 mod offers;
+mod pairs;
 mod receive_buffer;
 mod requests;
 mod send_buffer;
@@ -37,16 +38,17 @@ mod work;
 mod zero_copy;
 
 pub use config::{CONTROL_WORKS, Config, ConfigError, DATA_WORKS, Flow, HEADER_BYTES};
-pub use config::{LEAST_RECEIVES, MESSAGE_BYTES, Peer, PeerFlow};
+pub use config::{LEAST_RECEIVES, MESSAGE_BYTES, OFFER_RECEIVES, Peer, PeerFlow};
 pub use stats::{Stats, Usage, UsageMean};
-pub use work::{HEAD_BYTES, Head, Piece, ReadWork, SendWork, Violation, Work, WorkId, WriteWork};
+pub use work::WriteWork;
+pub use work::{HEAD_BYTES, Head, Pair, Piece, ReadWork, SendWork, Violation, Work, WorkId};
 
 use ferriband_sdp_wire::{Body, Flags, Message, MessageHeader, Mid};
+use pairs::{Flight, Flights, OfferPair};
 use receive_buffer::ReceiveBuffer;
 use requests::Requests;
 use send_buffer::{Segment, SendBuffer};
 use sequence::Sequence;
-use std::collections::VecDeque;
 use zero_copy::{Offer, Source};
 
 /// Why a connection is over before both streams have ended.
@@ -66,14 +68,6 @@ pub enum Over {
     Violation(#[from] Violation),
 }
 
-/// What a work of the send queue was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Flight {
-    Segment { bytes: u32 },
-    Control,
-    Read,
-}
-
 /// One side of a connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
@@ -81,6 +75,8 @@ pub struct Connection {
     sequence: Sequence,
     send: Sending,
     receive: ReceiveBuffer,
+    /// The second queue pair, where both sides have one.
+    offers: Option<OfferPair>,
     offer: Option<Offer>,
     source: Source,
     requests: Requests,
@@ -94,9 +90,8 @@ pub struct Connection {
 #[derive(Clone, Debug)]
 struct Sending {
     buffer: SendBuffer,
-    /// Works under way, in their order; the number of the first.
-    flights: VecDeque<Flight>,
-    first: WorkId,
+    /// Works under way.
+    flights: Flights,
     /// How many of them are segments.
     segments: u32,
     /// Bytes that the program has given, up to where they may leave in a short segment.
@@ -126,14 +121,13 @@ impl Connection {
     pub fn new(config: Config, peer: Peer) -> Result<Self, ConfigError> {
         config.check()?;
         peer.check(&config.flow)?;
-        let works = (DATA_WORKS + CONTROL_WORKS) as usize;
+        let has_offers = matches!(config.flow, Flow::Nic { offers: true, .. }) && peer.offers;
         Ok(Connection {
             config,
             sequence: Sequence::new(config.receives(), peer.receives),
             send: Sending {
                 buffer: SendBuffer::new(&config, &peer),
-                flights: VecDeque::with_capacity(works),
-                first: WorkId(0),
+                flights: Flights::new(DATA_WORKS + CONTROL_WORKS),
                 segments: 0,
                 short: false,
                 corked: false,
@@ -142,6 +136,7 @@ impl Connection {
                 abort: false,
             },
             receive: ReceiveBuffer::new(&config),
+            offers: has_offers.then(OfferPair::new),
             offer: None,
             source: Source::default(),
             requests: Requests::default(),
@@ -240,7 +235,11 @@ impl Connection {
 
     /// Both streams have ended, and what this side has sent has arrived.
     pub fn is_finished(&self) -> bool {
-        self.is_at_end() && self.send.end == End::Sent && self.send.flights.is_empty()
+        // the peer's offer is over for it only when it hears so
+        let offers = self.offers.as_ref();
+        let has_arrived = offers.is_none_or(|offers| offers.flights.is_empty());
+        let is_all = has_arrived && self.send.flights.is_empty();
+        is_all && self.is_at_end() && self.send.end == End::Sent
     }
 
     /// Why the connection is over, if it is. What came before can still be read.
@@ -255,8 +254,8 @@ impl Connection {
             return None;
         }
         // receives come first: the messages behind them tell the peer of them
-        if let Some(slot) = self.receive.post() {
-            return Some(Work::Receive { slot });
+        if let Some((pair, slot)) = self.poll_receive() {
+            return Some(Work::Receive { pair, slot });
         }
         if self.send.abort {
             return self.poll_abort();
@@ -279,23 +278,23 @@ impl Connection {
         None
     }
 
-    /// Works up to this one have completed.
+    /// Works of a queue pair up to this one have completed.
     ///
     /// # Errors
     /// The work was not under way.
-    pub fn handle_sent(&mut self, last: WorkId) -> Result<(), Violation> {
+    pub fn handle_sent(&mut self, pair: Pair, last: WorkId) -> Result<(), Violation> {
         if self.over.is_some() {
             return Ok(());
         }
-        let under_way = self.send.flights.len() as u64;
-        let Some(count) = (last.0 + 1).checked_sub(self.send.first.0) else {
-            return Ok(());
+        let flights = match (&mut self.offers, pair) {
+            (Some(offers), Pair::Offers) => &mut offers.flights,
+            (None, Pair::Offers) => return self.fail(Violation::Completion),
+            (_, Pair::Stream) => &mut self.send.flights,
         };
-        if count > under_way {
+        let Ok(completed) = flights.complete(last) else {
             return self.fail(Violation::Completion);
-        }
-        self.send.first = WorkId(last.0 + 1);
-        for flight in self.send.flights.drain(..count as usize) {
+        };
+        for flight in completed {
             match flight {
                 Flight::Segment { bytes } => {
                     self.send.segments -= 1;
@@ -320,15 +319,24 @@ impl Connection {
         handled.or_else(|violation| self.fail(violation))
     }
 
-    /// A message has taken the oldest receive: `prefix` is its start, all of it or [`HEAD_BYTES`].
+    /// A message has taken the oldest receive of a queue pair: `prefix` is its start, all of it or
+    /// [`HEAD_BYTES`].
     ///
     /// # Errors
     /// The peer breaks the protocol; the connection is over.
-    pub fn handle_message(&mut self, prefix: &[u8], length_bytes: u32) -> Result<(), Violation> {
+    pub fn handle_message(
+        &mut self,
+        pair: Pair,
+        prefix: &[u8],
+        length_bytes: u32,
+    ) -> Result<(), Violation> {
         if self.over.is_some() {
             return Ok(());
         }
-        let handled = self.receive_message(prefix, length_bytes);
+        let handled = match pair {
+            Pair::Stream => self.receive_message(prefix, length_bytes),
+            Pair::Offers => self.receive_of_offers(prefix, length_bytes),
+        };
         handled.or_else(|violation| self.fail(violation))
     }
 
@@ -402,16 +410,17 @@ pub struct Account {
 impl Connection {
     /// Whether a message without data may leave, which leaves the peer `least - 1` receives.
     fn may_control(&self, least: u32) -> bool {
-        let under_way = self.send.flights.len() as u32 - self.send.segments;
+        let under_way = self.send.flights.len() - self.send.segments;
         let held_back = matches!(self.config.flow, Flow::Nic { .. });
         under_way < CONTROL_WORKS && (held_back || self.sequence.credits() >= least)
     }
 
-    fn under_way(&mut self, flight: Flight) -> WorkId {
-        let id = WorkId(self.send.first.0 + self.send.flights.len() as u64);
-        self.send.flights.push_back(flight);
-        self.send.segments += u32::from(matches!(flight, Flight::Segment { .. }));
-        id
+    fn poll_receive(&mut self) -> Option<(Pair, u16)> {
+        if let Some(slot) = self.receive.post() {
+            return Some((Pair::Stream, slot));
+        }
+        let slot = self.offers.as_mut()?.post()?;
+        Some((Pair::Offers, slot))
     }
 
     /// The header of the next message, with what the peer is told by each.
@@ -423,8 +432,9 @@ impl Connection {
     fn control(&mut self, body: Body<'_>) -> Work {
         let header = self.header();
         Work::Send(SendWork {
+            pair: Pair::Stream,
             head: Head::new(&Message { header, body }, 0),
-            id: self.under_way(Flight::Control),
+            id: self.under_way(Pair::Stream, Flight::Control),
             data: None,
         })
     }
@@ -461,7 +471,7 @@ impl Connection {
         if self.send.buffer.waiting() == 0 {
             (self.send.short, self.send.calls) = (false, 0);
         }
-        let id = self.under_way(Flight::Segment { bytes });
+        let id = self.under_way(Pair::Stream, Flight::Segment { bytes });
         Some(match segment.to {
             None => self.segment_by_message(id, &segment),
             Some(to) => self.segment_by_write(id, &segment, to),
@@ -472,6 +482,7 @@ impl Connection {
         let header = self.header();
         let body = Body::Data(&[]);
         Work::Send(SendWork {
+            pair: Pair::Stream,
             head: Head::new(&Message { header, body }, segment.from.bytes),
             id,
             data: Some(segment.from),
@@ -499,7 +510,8 @@ impl Connection {
         let slot = self.receive.take()?;
         self.receive.free(slot);
         self.sequence.receive_write();
-        if self.peer_ended || self.source.is_open() {
+        let end = self.receive.arrived() + u64::from(bytes);
+        if self.peer_ended || self.source.is_open() && end > self.source.position() {
             return Err(Violation::BehindEnd(bytes));
         }
         let position = self.receive.arrive_write(bytes)? as u32;
@@ -525,7 +537,9 @@ impl Connection {
             self.requests.urgent = Some(self.receive.arrived() + u64::from(data_bytes) - 1);
         }
         let headers = length_bytes - data_bytes;
-        if self.receive_zero_copy(&message.body, data_bytes)? {
+        let is_nic = matches!(self.config.flow, Flow::Nic { .. });
+        let position = self.receive.arrived() + u64::from(data_bytes);
+        if !is_nic && self.receive_zero_copy(&message.body, data_bytes, position)? {
             return self.receive_inline(slot, headers, data_bytes);
         }
         match message.body {

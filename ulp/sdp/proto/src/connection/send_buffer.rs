@@ -135,6 +135,14 @@ impl SendBuffer {
         }
     }
 
+    /// Bytes of the stream that were put under way, modulo 2^32: *ring* and *nic*.
+    pub fn position(&self) -> u32 {
+        match self {
+            SendBuffer::Slots(_) => 0,
+            SendBuffer::Stream(stream) => stream.posted as u32,
+        }
+    }
+
     /// The peer has read up to this position, modulo 2^32: *ring* alone.
     pub fn tell_tail(&mut self, low: u32) -> Result<(), Violation> {
         let SendBuffer::Stream(stream) = self else {

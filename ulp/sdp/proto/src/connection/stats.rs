@@ -22,6 +22,8 @@ pub struct Stats {
     pub messages_received: u64,
     /// Bytes of the stream received.
     pub bytes_received: u64,
+    /// Of these, bytes that this side has read from the peer's buffer (zero copy).
+    pub bytes_fetched: u64,
 }
 
 /// Bytes of a side's buffers that hold data.

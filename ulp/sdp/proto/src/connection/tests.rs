@@ -9,6 +9,9 @@ struct Side {
     machine: Connection,
     sent: VecDeque<Work>,
     receives: u32,
+    /// Of the second queue pair.
+    offers: VecDeque<Work>,
+    offer_receives: u32,
 }
 
 fn config(flow: Flow, buffers: u16, buffer_bytes: u32) -> Config {
@@ -27,6 +30,8 @@ fn pair(config: Config) -> [Side; 2] {
             machine,
             sent: VecDeque::new(),
             receives: 0,
+            offers: VecDeque::new(),
+            offer_receives: 0,
         };
         side.poll();
         side
@@ -38,9 +43,19 @@ impl Side {
     fn poll(&mut self) {
         while let Some(work) = self.machine.poll_work() {
             match work {
-                Work::Receive { .. } => self.receives += 1,
-                other => self.sent.push_back(other),
+                Work::Receive { pair, .. } => *self.receives_of(pair) += 1,
+                work => match pair_of(&work) {
+                    Pair::Stream => self.sent.push_back(work),
+                    Pair::Offers => self.offers.push_back(work),
+                },
             }
+        }
+    }
+
+    fn receives_of(&mut self, pair: Pair) -> &mut u32 {
+        match pair {
+            Pair::Stream => &mut self.receives,
+            Pair::Offers => &mut self.offer_receives,
         }
     }
 
@@ -82,26 +97,43 @@ impl Side {
     }
 }
 
+fn pair_of(work: &Work) -> Pair {
+    match work {
+        Work::Receive { pair, .. } => *pair,
+        Work::Send(send) => send.pair,
+        Work::Read(read) => read.pair,
+        Work::Write(_) => Pair::Stream,
+    }
+}
+
 /// The oldest work of `from` arrives at the other side, and completes. False if there is none, or
 /// no receive for it.
 fn carry(sides: &mut [Side; 2], from: usize) -> bool {
+    carry_by(Pair::Stream, sides, from) || carry_by(Pair::Offers, sides, from)
+}
+
+fn carry_by(pair: Pair, sides: &mut [Side; 2], from: usize) -> bool {
     let [a, b] = sides;
     let (from, to) = if from == 0 { (a, b) } else { (b, a) };
-    if to.receives == 0 {
+    if *to.receives_of(pair) == 0 {
         return false;
     }
-    let Some(work) = from.sent.pop_front() else {
+    let works = match pair {
+        Pair::Stream => &mut from.sent,
+        Pair::Offers => &mut from.offers,
+    };
+    let Some(work) = works.pop_front() else {
         return false;
     };
-    to.receives -= 1;
+    *to.receives_of(pair) -= 1;
     let id = match work {
         Work::Read(read) => {
-            to.receives += 1;
+            *to.receives_of(pair) += 1;
             read.id
         }
         Work::Send(send) => {
             let length = send.head.bytes().len() as u32 + send.data.map_or(0, |data| data.bytes);
-            let handled = to.machine.handle_message(send.head.bytes(), length);
+            let handled = to.machine.handle_message(pair, send.head.bytes(), length);
             handled.expect("the machine's own messages");
             send.id
         }
@@ -112,7 +144,9 @@ fn carry(sides: &mut [Side; 2], from: usize) -> bool {
         }
         Work::Receive { .. } => unreachable!("receives are not sent"),
     };
-    from.machine.handle_sent(id).expect("it was under way");
+    from.machine
+        .handle_sent(pair, id)
+        .expect("it was under way");
     to.poll();
     from.poll();
     true
@@ -200,6 +234,7 @@ fn nic_posts_a_receive_whenever_a_window_is_free() {
     let flow = Flow::Nic {
         window_bytes: 8 * KIB,
         reserve_bytes: 16 * KIB,
+        offers: false,
     };
     let mut sides = pair(config(flow, 8, 8 * KIB));
     assert_eq!(sides[1].receives, 8);
@@ -219,6 +254,7 @@ fn nic_joins_what_the_adapter_does_not_hold_and_sends_it_on_a_completion() {
     let flow = Flow::Nic {
         window_bytes: 100,
         reserve_bytes: 150,
+        offers: false,
     };
     let mut sides = pair(config(flow, 8, 50));
     // four receives: so many segments are the adapter's
@@ -250,6 +286,7 @@ fn a_cork_holds_short_segments_and_more_does_for_one_call() {
     let nic = Flow::Nic {
         window_bytes: 100,
         reserve_bytes: 200,
+        offers: false,
     };
     for flow in [Flow::Credit, Flow::Ring { receives: 64 }, nic] {
         let [mut side, _] = pair(config(flow, 8, 100));
@@ -282,6 +319,7 @@ fn without_joining_nothing_is_taken_that_cannot_leave() {
     let nic = Flow::Nic {
         window_bytes: 100,
         reserve_bytes: 200,
+        offers: false,
     };
     for flow in [Flow::Ring { receives: 64 }, nic] {
         let config = Config {
@@ -308,6 +346,7 @@ fn the_end_comes_behind_the_last_byte_and_both_ends_finish() {
     let nic = Flow::Nic {
         window_bytes: 100,
         reserve_bytes: 200,
+        offers: false,
     };
     for flow in [Flow::Credit, Flow::Ring { receives: 64 }, nic] {
         let mut sides = pair(config(flow, 4, 100));
@@ -357,6 +396,7 @@ fn what_the_peer_may_not_do_ends_the_connection() {
     let nic = Flow::Nic {
         window_bytes: 50,
         reserve_bytes: 100,
+        offers: false,
     };
     let after = |flow, act: &dyn Fn(&mut Connection) -> Result<(), Violation>| {
         let [mut side, _] = pair(config(flow, 4, 100));
@@ -377,7 +417,9 @@ fn what_the_peer_may_not_do_ends_the_connection() {
     };
     let give = |flow, head: Head| {
         let length = head.bytes().len() as u32;
-        after(flow, &|side| side.handle_message(head.bytes(), length))
+        after(flow, &|side| {
+            side.handle_message(Pair::Stream, head.bytes(), length)
+        })
     };
     let mut out = Vec::new();
     out.push(give(Flow::Credit, message(2, 0, Body::DisConn)));
@@ -387,14 +429,16 @@ fn what_the_peer_may_not_do_ends_the_connection() {
     out.push(give(ring, message(1, 0, Body::Data(&[0; 5]))));
     out.push(give(nic, message(1, 0, Body::Data(&[0; 4]))));
     out.push(after(Flow::Credit, &|side| {
-        side.handle_message(&[0xff; 3], 3)
+        side.handle_message(Pair::Stream, &[0xff; 3], 3)
     }));
     out.push(after(Flow::Credit, &|side| side.handle_write(1, 0)));
     out.push(after(ring, &|side| side.handle_write(401, 0)));
     out.push(after(ring, &|side| side.handle_write(1, 1)));
     out.push(after(nic, &|side| side.handle_write(51, 0)));
     out.push(after(nic, &|side| side.handle_write(50, 1)));
-    out.push(after(nic, &|side| side.handle_sent(WorkId(0))));
+    out.push(after(nic, &|side| {
+        side.handle_sent(Pair::Stream, WorkId(0))
+    }));
     let told: Vec<String> = out.iter().map(ToString::to_string).collect();
     let expected = [
         "message 0x00000002 came, 0x00000001 is next",
@@ -419,6 +463,7 @@ fn numbers_that_cannot_be_are_refused() {
     let nic = |window_bytes, reserve_bytes| Flow::Nic {
         window_bytes,
         reserve_bytes,
+        offers: false,
     };
     for refused in [
         config(Flow::Credit, 3, 100),
@@ -522,13 +567,141 @@ fn an_offer_that_is_taken_back_is_over_when_the_peer_says_so() {
     carry_all(&mut sides);
     assert_eq!(sides[0].machine.take_offer(), Some(300));
     assert_eq!(sides[1].machine.take_fetched(), Some(300));
-    // nic has none: the answers would wait behind bytes that nobody reads
-    let nic = Flow::Nic {
+}
+
+/// Neither side's program reads what came: what is left of the credits is enough to take an offer
+/// back.
+#[test]
+fn an_offer_is_taken_back_with_the_last_credit() {
+    let mut sides = pair(config(Flow::Credit, 8, 100));
+    let advert = Advert {
+        length_bytes: 1000,
+        rkey: RKey(7),
+        virtual_address: 5000,
+    };
+    sides[1].machine.offer(advert);
+    sides[1].poll();
+    carry_all(&mut sides);
+    for _ in 0..5 {
+        assert_eq!(sides[0].send(1), 1);
+    }
+    sides[0].machine.offer(advert);
+    sides[0].machine.fetch(1);
+    sides[0].poll();
+    carry_all(&mut sides);
+    assert_eq!(sides[0].machine.account().credits, 1);
+    sides[0].machine.cancel_offer();
+    sides[0].poll();
+    carry_all(&mut sides);
+    assert_eq!(sides[0].machine.take_offer(), Some(0));
+}
+
+fn nic_with_offers(offers: bool) -> Config {
+    let flow = Flow::Nic {
         window_bytes: 100,
         reserve_bytes: 200,
+        offers,
     };
-    let [side, _] = pair(config(nic, 8, 100));
-    assert!(!side.machine.may_offer());
+    config(flow, 8, 100)
+}
+
+/// What the first side has sent waits for its peer to read. The peer offers, and does not read: it
+/// is answered, and so is its taking back of another offer.
+#[test]
+fn in_nic_answers_do_not_wait_behind_bytes_that_nobody_reads() {
+    let mut sides = pair(nic_with_offers(true));
+    while sides[0].send(100) > 0 {
+        while carry_by(Pair::Stream, &mut sides, 0) {}
+    }
+    assert!(!sides[0].sent.is_empty() && sides[1].receives == 0);
+    let advert = Advert {
+        length_bytes: 1000,
+        rkey: RKey(7),
+        virtual_address: 5000,
+    };
+    sides[1].machine.offer(advert);
+    sides[1].poll();
+    carry_all(&mut sides);
+    sides[0].machine.fetch(1000);
+    sides[0].poll();
+    carry_all(&mut sides);
+    assert_eq!(sides[0].machine.take_fetched(), Some(1000));
+    assert_eq!(sides[1].machine.take_offer(), Some(1000));
+    sides[1].machine.offer(advert);
+    sides[1].poll();
+    carry_all(&mut sides);
+    sides[1].machine.cancel_offer();
+    sides[1].poll();
+    carry_all(&mut sides);
+    assert_eq!(sides[1].machine.take_offer(), Some(0));
+    assert!(!sides[0].sent.is_empty() && sides[1].receives == 0);
+}
+
+/// The two queue pairs have no order: an offer that comes first waits for the bytes in front of it.
+#[test]
+fn in_nic_an_offer_that_overtakes_bytes_is_read_behind_them() {
+    let mut sides = pair(nic_with_offers(true));
+    assert_eq!(sides[0].send(150), 150);
+    sides[0].machine.offer(Advert {
+        length_bytes: 10,
+        rkey: RKey(7),
+        virtual_address: 5000,
+    });
+    sides[0].poll();
+    assert!(carry_by(Pair::Offers, &mut sides, 0));
+    assert_eq!(sides[1].machine.fetchable(), None);
+    for left in [50, 0] {
+        assert!(carry_by(Pair::Stream, &mut sides, 0));
+        assert_eq!(sides[1].machine.fetchable(), None);
+        let read = sides[1].read(u32::MAX);
+        assert_eq!(read, if left == 50 { 100 } else { 50 });
+        let fetchable = sides[1].machine.fetchable();
+        assert_eq!(fetchable, (left == 0).then_some(10));
+    }
+    // bytes behind an offer that is not over are none of the stream
+    let position = sides[1].machine.receive.arrived() as u32;
+    let refused = sides[1].machine.handle_write(1, position);
+    assert_eq!(refused, Err(Violation::BehindEnd(1)));
+}
+
+#[test]
+fn in_nic_nothing_is_offered_to_a_peer_without_a_second_queue_pair() {
+    for (here, there) in [(false, false), (true, false), (false, true)] {
+        let (own, peer) = (nic_with_offers(here), nic_with_offers(there));
+        let mut side = Connection::new(own, Peer::of(&peer)).expect("possible numbers");
+        assert!(!side.may_offer(), "{here} {there}");
+        let told = side.handle_sent(Pair::Offers, WorkId(0));
+        assert_eq!(told, Err(Violation::Completion));
+    }
+    // what a peer may not say there
+    let told = |body: Body<'_>, data: &[u8]| {
+        let config = nic_with_offers(true);
+        let mut side = Connection::new(config, Peer::of(&config)).expect("possible numbers");
+        while side.poll_work().is_some() {}
+        let header = MessageHeader {
+            bufs: 8,
+            mseq: ferriband_sdp_wire::MessageSeq(1),
+            ..MessageHeader::default()
+        };
+        let mut bytes = [0; HEAD_BYTES];
+        let length = Message { header, body }.emit(&mut bytes).expect("it fits");
+        let data_at = length - data.len();
+        assert_eq!(&bytes[data_at..length], data);
+        side.handle_message(Pair::Offers, &bytes[..length], length as u32)
+    };
+    let advert = Advert {
+        length_bytes: 10,
+        rkey: RKey(7),
+        virtual_address: 5000,
+    };
+    let offer = |data| Body::SrcAvail { advert, data };
+    assert_eq!(told(offer(&[0, 0, 0, 9]), &[0, 0, 0, 9]), Ok(()));
+    let far = told(offer(&[0, 0, 4, 0]), &[0, 0, 4, 0]);
+    assert!(matches!(far, Err(Violation::Position { .. })), "{far:?}");
+    let none = told(offer(&[]), &[]);
+    assert!(matches!(none, Err(Violation::Overrun { .. })), "{none:?}");
+    let data = told(Body::Data(&[]), &[]);
+    assert_eq!(data, Err(Violation::Unexpected(Mid::Data)));
 }
 
 #[test]
@@ -544,7 +717,8 @@ fn what_a_standard_peer_asks_for_is_answered() {
         };
         let mut bytes = [0; HEAD_BYTES];
         let length = Message { header, body }.emit(&mut bytes).expect("it fits");
-        side.machine.handle_message(&bytes[..length], length as u32)
+        side.machine
+            .handle_message(Pair::Stream, &bytes[..length], length as u32)
     };
     let none = Flags::empty();
     let size_bytes = 4096;

@@ -8,9 +8,18 @@ use ferriband_sdp_wire::{Advert, Message, MessageSeq, Mid, ParseError};
 /// Bytes of the longest header that a machine writes.
 pub const HEAD_BYTES: usize = 64;
 
-/// The number of a work of the send queue. Works complete in the order of their numbers.
+/// The number of a work of a queue pair's send queue. Works of one complete in the order of their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct WorkId(pub u64);
+
+/// Which queue pair of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Pair {
+    /// The first: bytes of the stream, and all messages but where there is a second.
+    Stream,
+    /// The second, in *nic* where both sides have one: zero copy.
+    Offers,
+}
 
 /// A piece of a buffer, in one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +35,9 @@ pub struct Piece {
 pub enum Work {
     /// Post a receive with this receive buffer.
     Receive {
-        /// Number of the buffer.
+        /// Of which queue pair.
+        pair: Pair,
+        /// Number of the buffer; each queue pair has its own.
         slot: u16,
     },
     /// SEND a message.
@@ -40,6 +51,8 @@ pub enum Work {
 /// SEND: a header, and perhaps data of the send buffer behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendWork {
+    /// By which queue pair. One with data goes by the first.
+    pub pair: Pair,
     /// Its number.
     pub id: WorkId,
     /// The message's header, and what it says beside the stream's data.
@@ -48,7 +61,7 @@ pub struct SendWork {
     pub data: Option<Piece>,
 }
 
-/// RDMA WRITE with immediate data of a piece of the send buffer.
+/// RDMA WRITE with immediate data of a piece of the send buffer, by the first queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteWork {
     /// Its number.
@@ -64,6 +77,8 @@ pub struct WriteWork {
 /// RDMA READ of a piece of the peer's offer into the buffer that the program fetches to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadWork {
+    /// By which queue pair.
+    pub pair: Pair,
     /// Its number.
     pub id: WorkId,
     /// The piece.

@@ -87,6 +87,9 @@ impl Offer {
 pub(super) struct Source {
     /// What is left of it.
     advert: Option<Advert>,
+    /// It follows the bytes of the stream up to here, of those that come by messages and RDMA
+    /// WRITEs.
+    position: u64,
     /// Bytes that an RDMA READ brings.
     reading: Option<Reading>,
     /// The peer takes it back, or the program wants the rest by messages.
@@ -106,11 +109,12 @@ enum Reading {
 
 impl Source {
     /// SrcAvail, without the bytes that came in it.
-    pub fn open(&mut self, advert: Advert) -> Result<(), Violation> {
+    pub fn open(&mut self, advert: Advert, position: u64) -> Result<(), Violation> {
         if self.advert.is_some() || self.refused {
             return Err(Violation::Unexpected(Mid::SrcAvail));
         }
         self.advert = (advert.length_bytes > 0).then_some(advert);
+        self.position = position;
         self.ends = false;
         if self.advert.is_none() {
             // all of it came in the message
@@ -121,6 +125,11 @@ impl Source {
 
     pub fn is_open(&self) -> bool {
         self.advert.is_some() || self.refused
+    }
+
+    /// Where in the stream the offer stands that is open, or was last.
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
     /// Bytes that the program may read.

@@ -91,6 +91,7 @@ impl World {
                 continue;
             }
             self.check_direction(side);
+            self.check_answered(side);
             if !self.sides.iter().any(ended) && self.kind != Kind::Nic {
                 self.check_told(side);
             }
@@ -137,6 +138,19 @@ impl World {
         if !full {
             let what = format!("s{side} waits, {unread} bytes are unread, {account:?}");
             self.fail(Law::Progress, what);
+        }
+    }
+
+    /// F6: an offer that was taken back is over, whatever the peer reads.
+    fn check_answered(&mut self, side: usize) {
+        let (me, other) = (&self.sides[side], &self.sides[1 - side]);
+        let looks = !other.program.computing && other.machine.over().is_none();
+        let waits = me.program.offering && me.program.cancelled;
+        if waits && looks && me.machine.over().is_none() {
+            self.fail(
+                Law::Progress,
+                format!("s{side} has taken its offer back, and hears nothing"),
+            );
         }
     }
 

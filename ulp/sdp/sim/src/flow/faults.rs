@@ -55,7 +55,8 @@ impl World {
             self.note(|_| "the transport fails".into());
             self.lost = true;
             self.stats.losses += 1;
-            self.wires.iter_mut().for_each(Wire::lose);
+            let wires = self.wires.iter_mut().chain(&mut self.offers);
+            wires.for_each(Wire::lose);
         }
     }
 

@@ -115,11 +115,16 @@ pub enum Plant {
     /// The program uses a buffer that it offers when it takes the offer back, not when that is
     /// over.
     OfferReused,
+    /// *nic*: an offer says that it stands a byte earlier in the stream than it does.
+    OfferEarly,
+    /// *nic*: the second queue pair carries nothing while works of the first wait, as if there were
+    /// one.
+    OneQueuePair,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 16] = [
+    pub const ALL: [Plant; 18] = [
         Plant::ReserveLonger,
         Plant::ReceiveEarly,
         Plant::TailEarly,
@@ -136,16 +141,17 @@ impl Plant {
         Plant::CorkStays,
         Plant::ReadUnseen,
         Plant::OfferReused,
+        Plant::OfferEarly,
+        Plant::OneQueuePair,
     ];
 
     /// The flow controls that it can break.
     pub fn kinds(self) -> &'static [Kind] {
         match self {
             Plant::ReserveLonger | Plant::ReceiveEarly | Plant::WakeLost => &[Kind::Nic],
+            Plant::OfferEarly | Plant::OneQueuePair => &[Kind::Nic],
             Plant::TailEarly => &[Kind::Ring],
-            Plant::BufsOneMore | Plant::UpdateLost | Plant::OfferReused => {
-                &[Kind::Credit, Kind::Ring]
-            }
+            Plant::BufsOneMore | Plant::UpdateLost => &[Kind::Credit, Kind::Ring],
             Plant::CorkStays => &[Kind::Credit, Kind::Nic],
             Plant::LandsOff => &[Kind::Ring, Kind::Nic],
             _ => &Kind::ALL,

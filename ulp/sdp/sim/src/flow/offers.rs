@@ -5,6 +5,7 @@
 use super::fabric::What;
 use super::world::World;
 use super::{Law, Plant};
+use ferriband_sdp_proto::connection::Pair;
 use ferriband_sdp_wire::{Advert, RKey};
 
 /// Bytes of the longest offer.
@@ -23,7 +24,7 @@ impl World {
             rkey: RKey(side as u32),
             virtual_address: me.offered_at,
         });
-        me.program.offering = true;
+        (me.program.offering, me.program.cancelled) = (true, false);
         me.stale = true;
         self.note(|_| format!("s{side} offers {bytes} behind {given}"));
     }
@@ -42,15 +43,22 @@ impl World {
             return;
         }
         if self.rng.chance(me.program.cancels) {
-            me.machine.cancel_offer();
-            me.stale = true;
-            if self.plant == Some(Plant::OfferReused) {
-                me.offered.fill(0);
-            }
-            self.note(|_| format!("s{side} takes its offer back"));
+            self.take_back(side);
         } else {
             me.program.blocked = !me.stale;
         }
+    }
+
+    /// The program waits no longer for its offer.
+    pub(super) fn take_back(&mut self, side: usize) {
+        let me = &mut self.sides[side];
+        me.machine.cancel_offer();
+        me.program.cancelled = true;
+        self.look_again(side);
+        if self.plant == Some(Plant::OfferReused) {
+            self.sides[side].offered.fill(0);
+        }
+        self.note(|_| format!("s{side} takes its offer back"));
     }
 
     /// The peer offers `most` bytes.
@@ -86,9 +94,9 @@ impl World {
         self.compare(side, &tags);
     }
 
-    /// The RDMA READ in front of what `side` sends is carried out.
-    pub(super) fn execute_read(&mut self, side: usize) {
-        let Some(read) = self.wires[side].works.pop_front() else {
+    /// The RDMA READ in front of what `side` sends by a queue pair is carried out.
+    pub(super) fn execute_read(&mut self, pair: Pair, side: usize) {
+        let Some(read) = self.wires(pair)[side].works.pop_front() else {
             return;
         };
         let What::Read { from } = read.what else {
@@ -103,7 +111,9 @@ impl World {
         };
         let tags = tags.to_vec();
         self.sides[side].fetched = tags;
-        self.wires[side].completions.push_back(read.id);
+        if self.plant != Some(Plant::CompletedEarly) {
+            self.wires(pair)[side].completions.push_back(read.id);
+        }
         self.note(|_| format!("work {} of s{side} reads {from:?}", read.id.0));
     }
 }

@@ -7,9 +7,12 @@ use super::fabric::{Posted, Tag, What, Wire};
 use super::{Kind, Plant};
 use crate::rng::Rng;
 use ferriband_sdp_proto::connection::{Config, Connection, Flow, HEADER_BYTES, Peer};
-use ferriband_sdp_proto::connection::{Piece, ReadWork, SendWork, WriteWork};
+use ferriband_sdp_proto::connection::{Pair, Piece, ReadWork, SendWork, WriteWork};
 use ferriband_sdp_proto::driver::Driver;
 use ferriband_sdp_wire::{Bsdh, Mid};
+
+/// Bytes of BSDH and advert in front of SrcAvail's position.
+const SRC_AVAIL_BYTES: usize = 32;
 
 /// What a program does.
 pub(super) struct Program {
@@ -37,8 +40,12 @@ pub(super) struct Program {
     pub offers: u64,
     pub cancels: u64,
     pub refuses: u64,
+    /// It reads nothing while its offer is out, as a program whose send does not return; it gives
+    /// an offer up that takes too long.
+    pub waits_for_offers: bool,
     /// Its offer is out; it fetches from the peer's.
     pub offering: bool,
+    pub cancelled: bool,
     pub fetching: bool,
     /// It found no room, and nothing has happened since.
     pub blocked: bool,
@@ -71,7 +78,9 @@ impl Program {
             offers: rng.pick(&[0, 5, 30]),
             cancels: rng.pick(&[0, 1, 10]),
             refuses: rng.pick(&[0, 10, 50]),
+            waits_for_offers: rng.chance(50),
             offering: false,
+            cancelled: false,
             fetching: false,
             blocked: false,
             blocked_fetch: false,
@@ -80,7 +89,8 @@ impl Program {
     }
 
     pub fn reads(&self) -> bool {
-        self.read < self.reads_until && !self.computing
+        let waits = self.offering && self.waits_for_offers;
+        self.read < self.reads_until && !self.computing && !waits
     }
 }
 
@@ -122,6 +132,7 @@ pub(super) fn config(rng: &mut Rng, kind: Kind) -> Config {
             Flow::Nic {
                 window_bytes,
                 reserve_bytes: window_bytes + rng.pick(&[0, 0, more]),
+                offers: !rng.chance(15),
             }
         }
     };
@@ -144,8 +155,9 @@ pub(super) fn peer(config: &Config, plant: Option<Plant>) -> Peer {
 
 /// The transport under a machine: what it posts goes to the two directions.
 pub(super) struct Posting<'a> {
-    pub out: &'a mut Wire,
-    pub inward: &'a mut Wire,
+    /// What leaves and what comes, of each queue pair.
+    pub out: [&'a mut Wire; 2],
+    pub inward: [&'a mut Wire; 2],
     pub rng: &'a mut Rng,
     pub plant: Option<Plant>,
 }
@@ -158,23 +170,24 @@ impl Posting<'_> {
         self.plant == Some(plant) && self.rng.below(one_in) == 0
     }
 
-    fn post(&mut self, posted: Posted) {
+    fn post(&mut self, pair: Pair, posted: Posted) {
+        let out = &mut self.out[pair as usize];
         if self.plant == Some(Plant::CompletedEarly) {
-            self.out.completions.push_back(posted.id);
+            out.completions.push_back(posted.id);
         }
-        self.out.works.push_back(posted);
+        out.works.push_back(posted);
     }
 }
 
 impl Driver for Posting<'_> {
     type Error = Full;
 
-    fn post_receive(&mut self, slot: u16) -> Result<(), Full> {
+    fn post_receive(&mut self, pair: Pair, slot: u16) -> Result<(), Full> {
         if !self.now_and_then(Plant::ReceiveLost, 10) {
-            self.inward.receives.push_back(slot);
+            self.inward[pair as usize].receives.push_back(slot);
         }
         if self.now_and_then(Plant::ReceiveEarly, 10) {
-            self.inward.receives.push_back(slot);
+            self.inward[pair as usize].receives.push_back(slot);
         }
         Ok(())
     }
@@ -195,37 +208,53 @@ impl Driver for Posting<'_> {
             let tail = u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
             head[at..at + 4].copy_from_slice(&(tail + 1).to_be_bytes());
         }
-        self.post(Posted {
-            id: work.id,
-            what: What::Send {
-                head,
-                data: work.data,
+        if bsdh.mid == Mid::SrcAvail && self.plant == Some(Plant::OfferEarly) {
+            let position = &mut head[SRC_AVAIL_BYTES..];
+            let told = u32::from_be_bytes((&*position).try_into().expect("four bytes"));
+            position.copy_from_slice(&told.saturating_sub(1).to_be_bytes());
+        }
+        let what = What::Send {
+            head,
+            data: work.data,
+        };
+        self.post(
+            work.pair,
+            Posted {
+                id: work.id,
+                what,
+                landed: 0,
             },
-            landed: 0,
-        });
+        );
         Ok(())
     }
 
     fn post_write(&mut self, work: &WriteWork) -> Result<(), Full> {
         let off = u32::from(self.now_and_then(Plant::LandsOff, 10));
-        self.post(Posted {
-            id: work.id,
-            what: What::Write {
-                from: work.from,
-                to: work.to + off,
-                immediate: work.immediate,
+        let what = What::Write {
+            from: work.from,
+            to: work.to + off,
+            immediate: work.immediate,
+        };
+        self.post(
+            Pair::Stream,
+            Posted {
+                id: work.id,
+                what,
+                landed: 0,
             },
-            landed: 0,
-        });
+        );
         Ok(())
     }
 
     fn post_read(&mut self, work: &ReadWork) -> Result<(), Full> {
-        self.post(Posted {
-            id: work.id,
-            what: What::Read { from: work.from },
-            landed: 0,
-        });
+        self.post(
+            work.pair,
+            Posted {
+                id: work.id,
+                what: What::Read { from: work.from },
+                landed: 0,
+            },
+        );
         Ok(())
     }
 }

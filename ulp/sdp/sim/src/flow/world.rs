@@ -8,7 +8,7 @@ use super::fabric::{Arrival, Posted, ReceiveMemory, Tag, What, Wire};
 use super::side::{Posting, Program, Side, config, peer};
 use super::{Failure, Kind, Law, Plant, Scenario, Stats};
 use crate::rng::Rng;
-use ferriband_sdp_proto::connection::{Connection, Flow, HEAD_BYTES};
+use ferriband_sdp_proto::connection::{Connection, Flow, HEAD_BYTES, Pair};
 use ferriband_sdp_proto::driver::drive_once;
 
 /// Steps after which a run that does not end is a failure.
@@ -24,26 +24,29 @@ enum Step {
     /// The program reads.
     Read,
     /// The driver takes the completion of a receive, or of a work.
-    Arrive,
-    Complete,
+    Arrive(Pair),
+    Complete(Pair),
     /// The driver hands over a work.
     Drive,
     /// A packet lands; a work takes its receive.
     Land,
-    Execute,
+    Execute(Pair),
     /// The driver hears that the transport has failed.
     Lost,
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 11] = [
     Step::Give,
     Step::Read,
-    Step::Arrive,
-    Step::Complete,
+    Step::Arrive(Pair::Stream),
+    Step::Complete(Pair::Stream),
     Step::Drive,
     Step::Land,
-    Step::Execute,
+    Step::Execute(Pair::Stream),
     Step::Lost,
+    Step::Arrive(Pair::Offers),
+    Step::Complete(Pair::Offers),
+    Step::Execute(Pair::Offers),
 ];
 
 pub(super) struct World {
@@ -53,8 +56,10 @@ pub(super) struct World {
     pub(super) sides: [Side; 2],
     /// `wires[side]`: what that side sends.
     pub(super) wires: [Wire; 2],
+    /// The same by the second queue pair.
+    pub(super) offers: [Wire; 2],
     /// How likely each of [`STEPS`] is.
-    weights: [[u64; 8]; 2],
+    weights: [[u64; STEPS.len()]; 2],
     packet: u32,
     /// A side is killed, the transport fails, a side gives up: at this step.
     pub(super) kill: Option<(usize, u64)>,
@@ -125,7 +130,7 @@ impl World {
             }
         };
         let sides = [side(0, &mut rng), side(1, &mut rng)];
-        let mut weights = [[0; 8]; 2];
+        let mut weights = [[0; STEPS.len()]; 2];
         for weight in weights.iter_mut().flatten() {
             *weight = rng.pick(&[1, 3, 10, 30]);
         }
@@ -134,6 +139,7 @@ impl World {
             plant,
             sides,
             wires: Default::default(),
+            offers: Default::default(),
             weights,
             packet: rng.pick(&[1, 8, 64]),
             kill: None,
@@ -200,12 +206,12 @@ impl World {
 
     /// One of the steps that are possible. False if none is.
     fn step(&mut self) -> bool {
-        let mut possible = [(Step::Give, 0, 0); 16];
+        let mut possible = [(Step::Give, 0, 0); 2 * STEPS.len()];
         let (mut count, mut sum) = (0, 0);
         for side in 0..2 {
-            for step in STEPS {
+            for (step, weight) in STEPS.into_iter().zip(self.weights[side]) {
                 if self.is_possible(step, side) {
-                    sum += self.weights[side][step as usize];
+                    sum += weight;
                     possible[count] = (step, side, sum);
                     count += 1;
                 }
@@ -220,11 +226,11 @@ impl World {
         match step {
             Step::Give => self.give(side),
             Step::Read => self.read(side),
-            Step::Arrive => self.arrive(side),
-            Step::Complete => self.complete(side),
+            Step::Arrive(pair) => self.arrive(pair, side),
+            Step::Complete(pair) => self.complete(pair, side),
             Step::Drive => self.drive(side),
             Step::Land => self.land(side),
-            Step::Execute => self.execute(side),
+            Step::Execute(pair) => self.execute(pair, side),
             Step::Lost => self.tell_lost(side),
         }
         true
@@ -246,24 +252,32 @@ impl World {
                 let waits = program.fetching && program.blocked_fetch;
                 awake && !waits && program.reads() && (more || (end && !program.at_end && !over))
             }
-            Step::Arrive => {
-                !me.dead && !program.computing && !self.wires[1 - side].arrivals.is_empty()
+            Step::Arrive(pair) => {
+                !me.dead && !program.computing && !self.wire(pair, 1 - side).arrivals.is_empty()
             }
-            Step::Complete => {
+            Step::Complete(pair) => {
                 let looks = !program.computing || me.armed;
-                !me.dead && looks && !self.wires[side].completions.is_empty()
+                !me.dead && looks && !self.wire(pair, side).completions.is_empty()
             }
             Step::Drive => !me.dead && me.stale,
             Step::Land => self.wires[side].has_packet(),
-            Step::Execute => {
+            Step::Execute(Pair::Offers) => {
+                let wire = &self.offers[side];
+                let is_one = self.plant == Some(Plant::OneQueuePair);
+                let waits = is_one && !self.wires[side].works.is_empty();
+                wire.is_ready() && !wire.is_held() && !waits
+            }
+            Step::Execute(Pair::Stream) => {
                 // what is held waits, and is looked at when there is a receive
                 let held = self.wires[side].is_held();
                 let promised = self.is_promised(side);
                 self.wires[side].is_ready() && (!held || promised.is_some())
             }
             Step::Lost => {
-                let drained = self.wires[1 - side].arrivals.is_empty()
-                    && self.wires[side].completions.is_empty();
+                let drained = [Pair::Stream, Pair::Offers].iter().all(|pair| {
+                    self.wire(*pair, 1 - side).arrivals.is_empty()
+                        && self.wire(*pair, side).completions.is_empty()
+                });
                 let computing = program.computing;
                 self.lost && !me.dead && !me.told_lost && (drained || computing)
             }
@@ -283,7 +297,30 @@ impl World {
             self.lose();
             return true;
         }
+        for side in 0..2 {
+            let program = &self.sides[side].program;
+            let waits = program.offering && program.waits_for_offers && !program.cancelled;
+            let lives = !self.sides[side].dead && self.sides[side].machine.over().is_none();
+            if waits && lives {
+                self.take_back(side);
+                return true;
+            }
+        }
         false
+    }
+
+    pub(super) fn wire(&self, pair: Pair, side: usize) -> &Wire {
+        match pair {
+            Pair::Stream => &self.wires[side],
+            Pair::Offers => &self.offers[side],
+        }
+    }
+
+    pub(super) fn wires(&mut self, pair: Pair) -> &mut [Wire; 2] {
+        match pair {
+            Pair::Stream => &mut self.wires,
+            Pair::Offers => &mut self.offers,
+        }
     }
 
     fn give(&mut self, side: usize) {
@@ -412,9 +449,10 @@ impl World {
         self.sides[side].program.blocked_fetch = false;
     }
 
-    fn arrive(&mut self, side: usize) {
-        let wire = &mut self.wires[1 - side];
-        if self.plant == Some(Plant::ReceivesSwapped) && wire.arrivals.len() > 1 {
+    fn arrive(&mut self, pair: Pair, side: usize) {
+        let swaps = self.plant == Some(Plant::ReceivesSwapped);
+        let wire = &mut self.wires(pair)[1 - side];
+        if swaps && wire.arrivals.len() > 1 {
             wire.arrivals.swap(0, 1);
         }
         let Some(arrival) = wire.arrivals.pop_front() else {
@@ -422,7 +460,9 @@ impl World {
         };
         let machine = &mut self.sides[side].machine;
         let handled = match &arrival {
-            Arrival::Message { head, length_bytes } => machine.handle_message(head, *length_bytes),
+            Arrival::Message { head, length_bytes } => {
+                machine.handle_message(pair, head, *length_bytes)
+            }
             Arrival::Write { bytes, immediate } => machine.handle_write(*bytes, *immediate),
         };
         if let Err(violation) = handled {
@@ -432,14 +472,14 @@ impl World {
         self.note(|_| format!("s{side} handles an arrival"));
     }
 
-    fn complete(&mut self, side: usize) {
-        let Some(id) = self.wires[side].completions.pop_front() else {
+    fn complete(&mut self, pair: Pair, side: usize) {
+        let Some(id) = self.wires(pair)[side].completions.pop_front() else {
             return;
         };
         if self.plant == Some(Plant::CompletionLost) && self.rng.chance(50) {
             return;
         }
-        if let Err(violation) = self.sides[side].machine.handle_sent(id) {
+        if let Err(violation) = self.sides[side].machine.handle_sent(pair, id) {
             self.fail(Law::Broken, format!("s{side}: {violation}"));
         }
         self.look_again(side);
@@ -447,10 +487,10 @@ impl World {
     }
 
     fn drive(&mut self, side: usize) {
-        let [first, second] = &mut self.wires;
+        let ([a, b], [c, d]) = (&mut self.wires, &mut self.offers);
         let (out, inward) = match side {
-            0 => (first, second),
-            _ => (second, first),
+            0 => ([a, c], [b, d]),
+            _ => ([b, d], [a, c]),
         };
         let me = &mut self.sides[side];
         let mut posting = Posting {
@@ -462,7 +502,8 @@ impl World {
         let posted = drive_once(&mut me.machine, &mut posting);
         if self.lost {
             // the queue pair is in error: what is posted is flushed
-            self.wires.iter_mut().for_each(Wire::lose);
+            let wires = self.wires.iter_mut().chain(&mut self.offers);
+            wires.for_each(Wire::lose);
         }
         if !posted.unwrap_or(false) {
             me.stale = false;
@@ -493,21 +534,22 @@ impl World {
         self.note(|_| format!("{} bytes of s{side} land at {to}", from.bytes));
     }
 
-    fn execute(&mut self, side: usize) {
-        if let Some(What::Read { .. }) = self.wires[side].works.front().map(|first| &first.what) {
-            return self.execute_read(side);
+    fn execute(&mut self, pair: Pair, side: usize) {
+        let first = self.wire(pair, side).works.front();
+        if let Some(What::Read { .. }) = first.map(|first| &first.what) {
+            return self.execute_read(pair, side);
         }
         let promised = self.is_promised(side);
-        let Some(slot) = self.wires[side].receives.pop_front() else {
+        let Some(slot) = self.wires(pair)[side].receives.pop_front() else {
             self.stats.held += 1;
             let why = promised.unwrap_or("nothing");
             self.fail(Law::Receive, format!("a work of s{side} finds none: {why}"));
             return;
         };
-        let Some(Posted { id, what, .. }) = self.wires[side].works.pop_front() else {
+        let Some(Posted { id, what, .. }) = self.wires(pair)[side].works.pop_front() else {
             return;
         };
-        self.wires[side].executed += 1;
+        self.wires(pair)[side].executed += 1;
         let bytes = what.bytes();
         let arrival = match what {
             What::Write { immediate, .. } => Arrival::Write { bytes, immediate },
@@ -533,11 +575,13 @@ impl World {
             }
             What::Read { .. } => return,
         };
-        self.wires[side].arrivals.push_back(arrival);
-        if self.plant != Some(Plant::CompletedEarly) {
-            self.wires[side].completions.push_back(id);
+        let early = self.plant == Some(Plant::CompletedEarly);
+        let wire = &mut self.wires(pair)[side];
+        wire.arrivals.push_back(arrival);
+        if !early {
+            wire.completions.push_back(id);
         }
-        if self.wires[side].is_held() {
+        if wire.is_held() {
             self.stats.held += 1;
         }
         self.note(|_| format!("work {} of s{side} takes receive {slot}", id.0));

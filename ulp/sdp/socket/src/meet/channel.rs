@@ -1,6 +1,7 @@
 //! The Unix sockets that carry the messages. Owns: their names, one channel's sending and
 //! receiving, descriptors that come with a message. Must not know: what a message asks for.
 
+use super::directory;
 use super::message::{MOST_BYTES, Name, Packet};
 use crate::own::{self, Own, Turn};
 use crate::tcp;
@@ -20,19 +21,18 @@ const MOST_FDS: usize = 2;
 /// Messages that wait until the peer reads, at most.
 const MOST_UNSENT: usize = 4096;
 /// Connections that wait until they are accepted.
-const BACKLOG: i32 = 128;
+pub(super) const BACKLOG: i32 = 128;
 /// `struct ucred`: pid, uid, gid.
 const UCRED_BYTES: usize = 12;
 
 /// The address of a process's own socket.
 pub fn own_address(name: Name) -> Result<SocketAddrUnix, Errno> {
-    let hex: String = name.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    SocketAddrUnix::new_abstract_name(format!("ferriband-sdp-{hex}").as_bytes())
+    SocketAddrUnix::new_abstract_name(directory::process_name(name).as_bytes())
 }
 
 /// The address of a family of a port.
 pub fn family_address(port: u16, place: u8) -> Result<SocketAddrUnix, Errno> {
-    SocketAddrUnix::new_abstract_name(format!("ferriband-sdp.{port}.{place}").as_bytes())
+    SocketAddrUnix::new_abstract_name(directory::family_name(port, place).as_bytes())
 }
 
 /// A socket that listens at an address.
@@ -56,7 +56,8 @@ pub fn accept(listener: BorrowedFd<'_>) -> Result<Channel, Errno> {
     Ok(Channel::over(Own::make(accept)?))
 }
 
-fn socket() -> Result<Own, Errno> {
+/// A socket that is not connected.
+pub(super) fn socket() -> Result<Own, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     Own::make(|| rustix::net::socket_with(family, kind, flags, None))

@@ -5,21 +5,25 @@
 //! can hold up another; the processes that they name are asked one after another. Where one process
 //! has accepted at the port before, it is asked first, and no family if it agrees.
 
+mod claims;
+
 use super::bells::{self, Receiver};
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
 use super::family::PLACES;
 use super::message::{Message, Name, Packet, Reason, Request};
 use super::pair::{Borrower, Broken};
+use super::place::means_a_host;
 use super::{Met, News, No, PATIENCE, Ticket};
 use crate::diag::{self, Holder};
 use crate::own::Event;
 use crate::segment::Role;
+use claims::{Abroad, Foreign};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,10 +46,15 @@ pub struct ClientService {
     bell: Arc<Event>,
     partners: Vec<Partner>,
     asked: Vec<Asked>,
-    quiet: Vec<(u16, Duration)>,
+    quiet: Vec<(Port, Duration)>,
+    /// By what processes of other network namespaces are asked.
+    abroad: Option<Abroad>,
     next_number: u32,
     next_pair: u64,
 }
+
+/// A port, and whether it is in another network namespace.
+type Port = (u16, bool);
 
 /// A process that holds accepted sockets.
 #[derive(Debug)]
@@ -66,6 +75,8 @@ struct Partner {
     /// Where it has accepted a connection of this process.
     port: Option<u16>,
     is_over: bool,
+    /// It is in another network namespace.
+    foreign: Option<Foreign>,
 }
 
 /// A connection that is asked for.
@@ -73,8 +84,8 @@ struct Partner {
 struct Asked {
     number: u32,
     request: Request,
-    /// What the kernel says of the peer's socket.
-    there: Holder,
+    /// What the kernel says of the peer's socket; None: it is in another network namespace.
+    there: Option<Holder>,
     until: Duration,
     families: Vec<Channel>,
     /// The families are asked only if a process that is known does not hold the socket.
@@ -82,6 +93,8 @@ struct Asked {
     names: VecDeque<Name>,
     /// Whose answer is waited for, and until when.
     at: Option<(u64, Duration)>,
+    /// What was claimed there was found right, and is requested.
+    is_claimed: bool,
     /// Why it stays TCP if nobody agrees.
     reason: Reason,
     /// Another user than the peer's who has given a wrong answer, or none.
@@ -109,6 +122,7 @@ impl ClientService {
             partners: Vec::new(),
             asked: Vec::new(),
             quiet: Vec::new(),
+            abroad: None,
             next_number: 0,
             next_pair: 0,
         })
@@ -130,38 +144,46 @@ impl ClientService {
         }
         let [connected_end, accepted_end] =
             ends(socket).map_err(|_| No::Never(Reason::NotEstablished))?;
-        let there = self.credentials.look(accepted_end, connected_end)?;
-        let port = accepted_end.port();
+        let there = match self.credentials.look(accepted_end, connected_end) {
+            Err(No::Never(Reason::Elsewhere)) if self.abroad.is_some() => {
+                if ![accepted_end, connected_end].into_iter().all(means_a_host) {
+                    return Err(No::Never(Reason::Elsewhere));
+                }
+                None
+            }
+            there => Some(there?),
+        };
+        let port = (accepted_end.port(), there.is_none());
         self.quiet.retain(|(_, until)| now < *until);
         if self.quiet.iter().any(|(quiet, _)| *quiet == port) {
-            return Err(No::Never(Reason::Nobody));
+            return Err(No::Never(nobody(port)));
         }
         let request = Request {
             connected: diag::cookie(socket).map_err(|_| No::Never(Reason::NoDiag))?,
-            accepted: there.cookie,
+            accepted: there.map_or(0, |there| there.cookie),
             connected_end,
             accepted_end,
         };
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
         let guess = self.guess(port);
-        let families = match guess {
-            Some(_) => Vec::new(),
-            None => self.families(port, number, there.cookie, now)?,
-        };
         let mut asked = Asked {
             number,
             request,
             there,
             until: now + PATIENCE,
-            families,
+            families: Vec::new(),
             is_guess: guess.is_some(),
             names: guess.into_iter().collect(),
             at: None,
+            is_claimed: false,
             reason: Reason::NotHeld,
             by: None,
             outcome: None,
         };
+        if guess.is_none() {
+            asked.families = self.families_of(&asked, now)?;
+        }
         self.step(&mut asked, now);
         if let Some(Outcome::Stays(no)) = asked.outcome {
             return Err(no);
@@ -171,8 +193,11 @@ impl ClientService {
     }
 
     /// The process that has accepted at this port before, if it is one.
-    fn guess(&self, port: u16) -> Option<Name> {
-        let is_there = |partner: &&Partner| partner.port == Some(port) && !partner.is_over;
+    fn guess(&self, (port, is_abroad): Port) -> Option<Name> {
+        let is_there = |partner: &&Partner| {
+            let is_at = partner.port == Some(port) && partner.foreign.is_some() == is_abroad;
+            is_at && !partner.is_over
+        };
         let mut known = self.partners.iter().filter(is_there);
         match (known.next(), known.next()) {
             (Some(only), None) => Some(only.name),
@@ -180,15 +205,9 @@ impl ClientService {
         }
     }
 
-    /// The families of a port, each asked.
-    fn families(
-        &mut self,
-        port: u16,
-        number: u32,
-        cookie: u64,
-        now: Duration,
-    ) -> Result<Vec<Channel>, No> {
-        let (families, is_busy) = families(port, number, cookie);
+    /// The families of a connection's port, each asked.
+    fn families_of(&mut self, asked: &Asked, now: Duration) -> Result<Vec<Channel>, No> {
+        let (families, is_busy) = self.ask_families(asked);
         if !families.is_empty() {
             return Ok(families);
         }
@@ -198,15 +217,31 @@ impl ClientService {
         if self.quiet.len() == MOST_QUIET {
             self.quiet.remove(0);
         }
+        let port = (asked.request.accepted_end.port(), asked.there.is_none());
         self.quiet.push((port, now + QUIET));
-        Err(No::Never(Reason::Nobody))
+        Err(No::Never(nobody(port)))
+    }
+
+    fn ask_families(&self, asked: &Asked) -> (Vec<Channel>, bool) {
+        let request = &asked.request;
+        let port = request.accepted_end.port();
+        match asked.there {
+            None => self.families_abroad(asked),
+            Some(_) => families(asked.number, request.accepted, |place| {
+                Channel::connect(&channel::family_address(port, place)?)
+            }),
+        }
     }
 
     /// Goes on with what is asked. `now` is CLOCK_MONOTONIC's.
     pub fn serve(&mut self, now: Duration, news: &mut Vec<News>) {
         let mut asked = std::mem::take(&mut self.asked);
+        let mut held = Vec::new();
         for partner in &mut self.partners {
-            partner.hear(&mut asked, news);
+            partner.hear(&mut asked, news, &mut held);
+        }
+        for held in held {
+            self.held(&mut asked, held);
         }
         for one in &mut asked {
             one.hear_families();
@@ -249,9 +284,7 @@ impl ClientService {
         }
         if asked.outcome.is_none() && asked.at.is_none() && asked.is_guess {
             asked.is_guess = false;
-            let request = &asked.request;
-            let port = request.accepted_end.port();
-            asked.families = families(port, asked.number, request.accepted).0;
+            asked.families = self.ask_families(asked).0;
         }
         let is_out = asked.at.is_none() && asked.families.is_empty();
         if asked.outcome.is_some() {
@@ -269,7 +302,12 @@ impl ClientService {
 
     /// Asks the process with this name; gives the pair's number.
     fn request(&mut self, asked: &mut Asked, name: Name) -> Result<u64, Reason> {
-        let known = |partner: &Partner| partner.name == name && !partner.is_over;
+        let Some(there) = asked.there else {
+            return self.claim(asked, name);
+        };
+        let known = |partner: &Partner| {
+            partner.name == name && partner.foreign.is_none() && !partner.is_over
+        };
         let at = match self.partners.iter().position(known) {
             Some(at) => at,
             None => {
@@ -278,7 +316,7 @@ impl ClientService {
                 let uid = channel.uid().map_err(|_| Reason::UnknownUser)?;
                 asked.blame(Ok(uid));
                 self.credentials
-                    .compare(&asked.there, uid, asked.request.accepted)?;
+                    .compare(&there, uid, asked.request.accepted)?;
                 let is_own_user = self.credentials.is_own(uid);
                 let partner = Partner::new(self.next_pair, name, uid, is_own_user, channel);
                 self.partners.push(partner);
@@ -288,25 +326,8 @@ impl ClientService {
         };
         let partner = &mut self.partners[at];
         self.credentials
-            .compare(&asked.there, partner.uid, asked.request.accepted)?;
-        let packet = Packet {
-            number: asked.number,
-            message: Message::Request(asked.request),
-        };
-        let mut sender = None;
-        if !partner.is_told && !partner.is_own_user {
-            let (receiver, other) = Receiver::new().map_err(|_| Reason::NoMemory)?;
-            partner.receiver = Some(receiver);
-            sender = Some(other);
-        }
-        let bell = [sender.as_ref().map_or(self.bell.as_fd(), AsFd::as_fd)];
-        let fds = if partner.is_told { &[][..] } else { &bell[..] };
-        if partner.channel.send(&packet, fds).is_err() {
-            partner.is_over = true;
-            return Err(Reason::NoAnswer);
-        }
-        partner.is_told = true;
-        Ok(partner.pair)
+            .compare(&there, partner.uid, asked.request.accepted)?;
+        partner.request(asked, &self.bell)
     }
 
     /// This side looks at a slot no more.
@@ -358,7 +379,30 @@ impl Partner {
             boxes_told: 0,
             port: None,
             is_over: false,
+            foreign: None,
         }
+    }
+
+    /// Requests a connection; gives the pair's number.
+    fn request(&mut self, asked: &Asked, bell: &Event) -> Result<u64, Reason> {
+        let packet = Packet {
+            number: asked.number,
+            message: Message::Request(asked.request),
+        };
+        let mut sender = None;
+        if !self.is_told && !self.is_own_user {
+            let (receiver, other) = Receiver::new().map_err(|_| Reason::NoMemory)?;
+            self.receiver = Some(receiver);
+            sender = Some(other);
+        }
+        let bell = [sender.as_ref().map_or(bell.as_fd(), AsFd::as_fd)];
+        let fds = if self.is_told { &[][..] } else { &bell[..] };
+        if self.channel.send(&packet, fds).is_err() {
+            self.is_over = true;
+            return Err(Reason::NoAnswer);
+        }
+        self.is_told = true;
+        Ok(self.pair)
     }
 
     fn over(&mut self, segment: u32, slot: u32) {
@@ -369,7 +413,7 @@ impl Partner {
         self.is_over |= self.channel.send(&packet, &[]).is_err();
     }
 
-    fn hear(&mut self, asked: &mut [Asked], news: &mut Vec<News>) {
+    fn hear(&mut self, asked: &mut [Asked], news: &mut Vec<News>, held: &mut Vec<Held>) {
         for _ in 0..MOST_MESSAGES {
             let (packet, fds) = match self.channel.receive() {
                 Received::Packet(packet, fds) => (packet, fds),
@@ -384,6 +428,15 @@ impl Partner {
             let asked = asked.find(|one| one.at.is_some_and(|(pair, _)| pair == self.pair));
             match (packet.message, asked) {
                 (Message::Agreed { segment, slot }, asked) => {
+                    let mut asked = asked;
+                    if self.foreign.is_some()
+                        && let Some(asked) = asked.as_mut().filter(|asked| !asked.is_claimed)
+                    {
+                        // without what the kernel could tell the truth by
+                        asked.blame(Ok(self.uid));
+                        self.is_over = true;
+                        return;
+                    }
                     let Ok((memory, peer)) = self.borrower.borrow(segment, slot.into(), fds) else {
                         self.is_over = true;
                         return;
@@ -407,8 +460,15 @@ impl Partner {
                         role: Role::Connected,
                         segment: memory,
                         peer,
+                        is_narrow: self.foreign.is_some(),
                     }));
                 }
+                (Message::Held { cookie }, _) if self.foreign.is_some() => held.push(Held {
+                    pair: self.pair,
+                    number: packet.number,
+                    cookie,
+                    fds,
+                }),
                 (Message::Refused(reason), Some(asked)) if fds.is_empty() => {
                     asked.turn_over(reason);
                 }
@@ -453,7 +513,8 @@ impl Asked {
 
     /// Remembers a user who is in the way, if he is another one than the peer's.
     fn blame(&mut self, uid: Result<u32, Errno>) {
-        self.by = uid.ok().filter(|uid| *uid != self.there.uid).or(self.by);
+        let is_peer = |uid: &u32| self.there.is_some_and(|there| there.uid == *uid);
+        self.by = uid.ok().filter(|uid| !is_peer(uid)).or(self.by);
     }
 
     /// Takes what the families say. None is asked twice.
@@ -482,11 +543,32 @@ impl Asked {
     }
 }
 
-/// The families of a port, each asked; and whether one could not be.
-fn families(port: u16, number: u32, cookie: u64) -> (Vec<Channel>, bool) {
+/// A partner says that it holds an accepted socket.
+struct Held {
+    pair: u64,
+    /// Of the question.
+    number: u32,
+    cookie: u64,
+    fds: Vec<OwnedFd>,
+}
+
+/// Why nobody is asked at a port.
+fn nobody((_, is_abroad): Port) -> Reason {
+    match is_abroad {
+        true => Reason::NobodyMeets,
+        false => Reason::Nobody,
+    }
+}
+
+/// The families at a port's places, each asked; and whether one could not be.
+fn families(
+    number: u32,
+    cookie: u64,
+    connect: impl Fn(u8) -> Result<Channel, Errno>,
+) -> (Vec<Channel>, bool) {
     let message = Message::Ask { cookie };
     let ask = |place| {
-        let mut family = Channel::connect(&channel::family_address(port, place)?)?;
+        let mut family = connect(place)?;
         family.send(&Packet { number, message }, &[])?;
         Ok::<_, Errno>(family)
     };

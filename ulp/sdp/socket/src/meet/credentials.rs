@@ -2,10 +2,11 @@
 //!
 //! Owns: the checks of users and socket numbers. Must not know: messages. A user and a cookie come
 //! from the kernel, by two ways that must agree: SO_PEERCRED of the channel, `sock_diag` of the
-//! socket.
+//! socket, which is asked in this network namespace, or by what the peer gives in its own.
 
 use super::No;
 use super::message::Reason;
+use super::place::means_a_host;
 use crate::diag::{Diag, Holder};
 use crate::own::Own;
 use rustix::fs::{Mode, OFlags};
@@ -61,6 +62,35 @@ impl Credentials {
             Err(_) => return Err(No::Never(Reason::NoDiag)),
         };
         self.may_meet(&found).map(|()| found)
+    }
+
+    /// The socket at `there` that is connected to `here`, in the network namespace of a peer.
+    ///
+    /// # Errors
+    /// Why its holder may not be spoken to.
+    pub fn look_by(&self, diag: &Diag, there: SocketAddr, here: SocketAddr) -> Result<Holder, No> {
+        // one of this namespace's own may have ends that are called so in every other
+        match self.diag.holder(there, here) {
+            Ok(None) => {}
+            Ok(Some(_)) => return Err(No::Never(Reason::NotTheSocket)),
+            Err(_) => return Err(No::Never(Reason::NoDiag)),
+        }
+        let found = match diag.holder(there, here) {
+            Ok(Some(found)) if means_a_host(there) && means_a_host(here) => found,
+            _ => return Err(No::Never(Reason::NotTheSocket)),
+        };
+        self.may_meet(&found).map(|()| found)
+    }
+
+    /// Whether there are two users that can be told apart.
+    ///
+    /// # Errors
+    /// One has no number in this user namespace.
+    pub fn are_known(&self, uid: u32) -> Result<(), Reason> {
+        match uid == self.overflow || self.own == self.overflow {
+            true => Err(Reason::UnknownUser),
+            false => Ok(()),
+        }
     }
 
     fn may_meet(&self, found: &Holder) -> Result<(), No> {

@@ -5,9 +5,9 @@
 
 use super::PATIENCE;
 use super::channel::{self, Channel, Received};
+use super::directory::{self, Directory, Door, Left};
 use super::message::{Message, Packet};
 use super::table::Table;
-use crate::own::Own;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,7 +27,7 @@ const MOST_MESSAGES: usize = 16;
 pub struct Family {
     port: u16,
     place: u8,
-    listener: Own,
+    listener: Door,
     table: Arc<Table>,
     visitors: Vec<Visitor>,
 }
@@ -40,14 +40,34 @@ struct Visitor {
 }
 
 impl Family {
-    /// Takes the first free name of a port.
+    /// Takes the first free name of a port in this network namespace.
     ///
     /// # Errors
     /// EADDRINUSE if all are taken; as socket(2), listen(2), mmap(2).
     pub fn bind(port: u16) -> Result<Self, Errno> {
-        let table = Arc::new(Table::new()?);
+        Self::first(port, Table::new()?, |place| {
+            channel::listen(&channel::family_address(port, place)?).map(Door::of)
+        })
+    }
+
+    /// Takes the first free name of a port in a directory, for processes of other network
+    /// namespaces. They ask by a number of the connection's two ends ([`super::ends_number`]).
+    ///
+    /// # Errors
+    /// EADDRINUSE if all are taken; as bind(2), listen(2), mmap(2).
+    pub fn bind_in(at: &'static Directory, port: u16) -> Result<Self, Errno> {
+        Self::first(port, Table::by_lower_half()?, |place| {
+            at.listen(&directory::family_name(port, place))
+        })
+    }
+
+    fn first(
+        port: u16,
+        table: Table,
+        listen: impl Fn(u8) -> Result<Door, Errno>,
+    ) -> Result<Self, Errno> {
         for place in 0..PLACES {
-            match channel::listen(&channel::family_address(port, place)?) {
+            match listen(place) {
                 Err(Errno::ADDRINUSE) => {}
                 Err(error) => return Err(error),
                 Ok(listener) => {
@@ -56,7 +76,7 @@ impl Family {
                         port,
                         place,
                         listener,
-                        table,
+                        table: Arc::new(table),
                         visitors,
                     });
                 }
@@ -78,6 +98,11 @@ impl Family {
     /// In a forked child: the channels are the parent's.
     pub fn forked(&mut self) {
         self.visitors.clear();
+    }
+
+    /// Nobody asks this process any more.
+    pub fn close(self) -> Option<Left> {
+        self.listener.close()
     }
 
     /// Answers whoever has asked. `now` is CLOCK_MONOTONIC's.

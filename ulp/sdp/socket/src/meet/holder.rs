@@ -3,6 +3,8 @@
 //! Owns: the name, the channels of others, the slots that they have. Must not know: the process's
 //! sockets, which whoever calls it looks up.
 
+mod claims;
+
 use super::bells::{self, Bells, Receiver};
 use super::channel::{self, Channel, Received};
 use super::credentials::Credentials;
@@ -11,6 +13,7 @@ use super::pair::{self, Broken, Lender};
 use super::{Met, News, No, PATIENCE, Ticket};
 use crate::own::{Event, Own};
 use crate::segment::Role;
+use claims::{Abroad, Foreign};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -42,6 +45,8 @@ pub struct HolderService {
     next_pair: u64,
     /// Accepted sockets that have a slot.
     carried: BTreeMap<u64, Ticket>,
+    /// Where processes of other network namespaces ask.
+    abroad: Option<Abroad>,
 }
 
 #[derive(Debug)]
@@ -62,6 +67,8 @@ struct Guest {
     boxes_told: u32,
     /// It is closed at this time if nothing has been agreed by then.
     until: Option<Duration>,
+    /// It has come from another network namespace.
+    foreign: Option<Foreign>,
 }
 
 impl HolderService {
@@ -83,6 +90,7 @@ impl HolderService {
             guests: Vec::new(),
             next_pair: 0,
             carried: BTreeMap::new(),
+            abroad: None,
         })
     }
 
@@ -114,30 +122,42 @@ impl HolderService {
     fn accept(&mut self, now: Duration) {
         for _ in 0..MOST_IN_A_CALL {
             let Ok(channel) = channel::accept(self.listener.as_fd()) else {
-                return;
+                break;
             };
-            let Ok(uid) = channel.uid() else { continue };
-            let is_own_user = self.credentials.is_own(uid);
-            // another user takes nobody's place
-            let of_user = self.guests.iter().filter(|guest| guest.uid == uid);
-            let is_full = !is_own_user && of_user.count() >= MOST_OF_ANOTHER_USER;
-            if is_full || self.guests.len() == MOST_GUESTS {
-                continue;
-            }
-            self.guests.push(Guest {
-                pair: self.next_pair,
-                channel,
-                uid,
-                is_own_user,
-                receiver: None,
-                lender: Lender::default(),
-                bells: None,
-                is_told: false,
-                boxes_told: 0,
-                until: Some(now + PATIENCE),
-            });
-            self.next_pair += 1;
+            self.welcome(channel, now, None);
         }
+        for _ in 0..MOST_IN_A_CALL {
+            let door = self.abroad.as_ref().map(Abroad::listener);
+            let Some(Ok(channel)) = door.map(channel::accept) else {
+                break;
+            };
+            self.welcome(channel, now, Some(Foreign::default()));
+        }
+    }
+
+    fn welcome(&mut self, channel: Channel, now: Duration, foreign: Option<Foreign>) {
+        let Ok(uid) = channel.uid() else { return };
+        let is_own_user = self.credentials.is_own(uid);
+        // another user takes nobody's place
+        let of_user = self.guests.iter().filter(|guest| guest.uid == uid);
+        let is_full = !is_own_user && of_user.count() >= MOST_OF_ANOTHER_USER;
+        if is_full || self.guests.len() == MOST_GUESTS {
+            return;
+        }
+        self.guests.push(Guest {
+            pair: self.next_pair,
+            channel,
+            uid,
+            is_own_user,
+            receiver: None,
+            lender: Lender::default(),
+            bells: None,
+            is_told: false,
+            boxes_told: 0,
+            until: Some(now + PATIENCE),
+            foreign,
+        });
+        self.next_pair += 1;
     }
 
     fn hear(
@@ -154,13 +174,16 @@ impl HolderService {
                 Received::Malformed | Received::Ended => return Err(Broken),
             };
             match packet.message {
+                Message::Claim(request) => {
+                    self.claim(guest, packet.number, &request, fds, sockets, news)?;
+                }
                 Message::Request(request) => {
                     match guest.bells {
                         None => guest.bells = Some(pair::bells(fds, guest.is_own_user)?),
                         Some(_) if fds.is_empty() => {}
                         Some(_) => return Err(Broken),
                     }
-                    match self.judge(guest.uid, &request, sockets) {
+                    match self.judge(guest, &request, sockets) {
                         Ok(()) => self.agree(guest, packet.number, &request, news)?,
                         Err(no) => {
                             note(guest.uid, no, news);
@@ -209,17 +232,23 @@ impl HolderService {
     }
 
     /// Whether the asking process holds the other end of a connection of this process.
-    fn judge(&self, uid: u32, request: &Request, sockets: &Sockets<'_>) -> Result<(), No> {
+    fn judge(&self, guest: &mut Guest, request: &Request, sockets: &Sockets<'_>) -> Result<(), No> {
         let ends = sockets(request.accepted)?;
         let [own, peer] = ends.map(plain);
         let asked = [request.accepted_end, request.connected_end].map(plain);
         if asked != [own, peer] {
             return Err(No::Never(Reason::NotTheSocket));
         }
-        let found = self.credentials.look(peer, own)?;
-        self.credentials
-            .compare(&found, uid, request.connected)
-            .map_err(No::Never)?;
+        if let Some(foreign) = &mut guest.foreign {
+            if !foreign.take_proven(request) {
+                return Err(No::Never(Reason::NotTheSocket));
+            }
+        } else {
+            let found = self.credentials.look(peer, own)?;
+            self.credentials
+                .compare(&found, guest.uid, request.connected)
+                .map_err(No::Never)?;
+        }
         match self.carried.contains_key(&request.accepted) {
             true => Err(No::Never(Reason::Already)),
             false => Ok(()),
@@ -271,6 +300,7 @@ impl HolderService {
             role: Role::Accepted,
             segment: loan.segment,
             peer,
+            is_narrow: guest.foreign.is_some(),
         }));
         Ok(())
     }
@@ -314,8 +344,10 @@ impl HolderService {
             .iter()
             .filter_map(|guest| guest.receiver.as_ref());
         let receivers = receivers.map(|receiver| (receiver.as_fd(), PollFlags::IN));
-        let listener = std::iter::once((self.listener.as_fd(), PollFlags::IN));
-        listener.chain(channels).chain(receivers)
+        let door = self.abroad.as_ref().map(Abroad::listener);
+        let listeners = std::iter::once(self.listener.as_fd()).chain(door);
+        let listeners = listeners.map(|listener| (listener, PollFlags::IN));
+        listeners.chain(channels).chain(receivers)
     }
 
     /// When [`HolderService::serve`] has to be called at the latest.
@@ -325,15 +357,19 @@ impl HolderService {
 }
 
 impl Guest {
-    /// Whether it may know what this process's streams are: its own user, and root.
+    /// Whether it may know what this process's streams are: its own user, and root, of this network
+    /// namespace.
     fn may_know(&self) -> bool {
-        self.is_own_user || self.uid == 0
+        self.foreign.is_none() && (self.is_own_user || self.uid == 0)
     }
 }
 
 /// Whoever speaks for what is not his is remembered.
 fn note(uid: u32, no: No, news: &mut Vec<News>) {
-    if let No::Never(reason @ (Reason::NotTheUser | Reason::NotTheSocket)) = no {
+    let deeds = [Reason::NotTheUser, Reason::NotTheSocket, Reason::OtherOwner];
+    if let No::Never(reason) = no
+        && deeds.contains(&reason)
+    {
         news.push(News::Stranger { uid, reason });
     }
 }

@@ -39,7 +39,8 @@ pub struct Request {
 pub enum Message {
     /// To a family: who holds the accepted socket with this number?
     Ask {
-        /// The kernel's number of the accepted socket.
+        /// The kernel's number of the accepted socket; to a family of a directory
+        /// [`super::ends_number`].
         cookie: u64,
     },
     /// A family's answer: the process with this name.
@@ -91,6 +92,16 @@ pub enum Message {
     Rows {
         /// Where the next question begins. -1: there are no more.
         next: i32,
+    },
+    /// To a holder in another network namespace, before [`Message::Request`], whose accepted socket
+    /// has no number so far: this connection is the sender's. With it comes a socket by which the
+    /// kernel tells so, and with the first of a channel the sender's network namespace.
+    Claim(Request),
+    /// A holder's answer to whoever has claimed what is his: it holds the accepted socket. With it
+    /// comes what came with the claim, of the holder's side.
+    Held {
+        /// The kernel's number of the accepted socket.
+        cookie: u64,
     },
 }
 
@@ -172,6 +183,12 @@ reasons! {
     Unfit = 15, "the peer's program uses the socket in a way that only TCP serves";
     /// The channel to the holder has ended.
     Broken = 16, "the peer's program has ended, or broke the rules of the negotiation";
+    /// Nobody has the port's name in the directory.
+    NobodyMeets = 17, "the peer is in another network namespace, and no program at its port takes part in the directory of the setting meet";
+    /// A network namespace that is not believed.
+    OtherOwner = 18, "the other end's network namespace does not belong to this program's user namespace";
+    /// NS_GET_ID.
+    NoNamespaces = 19, "the kernel does not tell network namespaces apart, as Linux 6.18 does";
 }
 
 impl fmt::Display for Reason {
@@ -229,6 +246,8 @@ const ABOUT: u16 = 11;
 const STRANGER: u16 = 12;
 const ROW: u16 = 13;
 const ROWS: u16 = 14;
+const CLAIM: u16 = 15;
+const HELD: u16 = 16;
 
 const _: () = assert!(size_of::<Header>() + size_of::<RequestBody>() <= MOST_BYTES);
 
@@ -257,6 +276,8 @@ impl Packet {
             Message::Stranger(stranger) => (STRANGER, stranger.emit()),
             Message::Row(row) => (ROW, row.emit()),
             Message::Rows { next } => (ROWS, I32::new(next).as_bytes().to_vec()),
+            Message::Claim(request) => (CLAIM, RequestBody::from(request).as_bytes().to_vec()),
+            Message::Held { cookie } => (HELD, U64::new(cookie).as_bytes().to_vec()),
         };
         let header = Header {
             magic: MAGIC,
@@ -308,6 +329,10 @@ impl Packet {
             ROW => Message::Row(Row::parse(body)?),
             ROWS => Message::Rows {
                 next: exact::<I32>(body)?.get(),
+            },
+            CLAIM => Message::Claim(exact::<RequestBody>(body)?.into()),
+            HELD => Message::Held {
+                cookie: exact::<U64>(body)?.get(),
             },
             _ => return Err(Malformed),
         };
@@ -393,6 +418,13 @@ mod tests {
             Message::Bell { number: 7 },
             Message::Status { from: 3 },
             Message::Rows { next: -1 },
+            Message::Held { cookie: 78 },
+            Message::Claim(Request {
+                connected: 1,
+                accepted: 0,
+                connected_end: "10.0.0.1:4000".parse().expect("an address"),
+                accepted_end: "10.0.0.2:80".parse().expect("an address"),
+            }),
         ];
         messages.extend(super::super::report::tests::all());
         messages.extend(Reason::ALL.iter().map(|reason| Message::Refused(*reason)));

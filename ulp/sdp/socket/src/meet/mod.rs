@@ -1,8 +1,9 @@
-//! How two processes of one network namespace agree about a TCP connection, beside that connection.
+//! How two processes of one host agree about a TCP connection, beside that connection.
 //!
 //! Owns: the messages ([`message`]) and the sockets that carry them ([`channel`]), the routing from
 //! a port to the process that holds a socket ([`family`], [`table`]), the checks that this process
-//! is the one that it says it is ([`credentials`]), the accepting side ([`holder`]), the connecting
+//! is the one that it says it is ([`credentials`]), also from another network namespace
+//! ([`directory`], [`place`]), the accepting side ([`holder`]), the connecting
 //! side ([`client`]), what both share afterwards ([`pair`]), and what a process says of its streams
 //! to whoever may know ([`report`], [`status`]). Must not know: which thread calls
 //! it, how a connection is carried once both sides have its slot.
@@ -16,10 +17,12 @@ pub mod bells;
 pub mod channel;
 pub mod client;
 pub mod credentials;
+pub mod directory;
 pub mod family;
 pub mod holder;
 pub mod message;
 pub mod pair;
+pub mod place;
 pub mod report;
 pub mod status;
 pub mod table;
@@ -35,6 +38,7 @@ use crate::tunnel::hosts::FAR;
 use bells::Bells;
 use ferriband_host::segment::OutOfRange;
 use message::Reason;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +78,9 @@ pub struct Met {
     pub segment: Arc<Segment>,
     /// What tells the peer's process.
     pub peer: Arc<Bells>,
+    /// The peer is in another network namespace: TCP's buffers begin small between the two, and a
+    /// copy of a whole ring has to fit into them.
+    pub is_narrow: bool,
 }
 
 impl Met {
@@ -86,9 +93,27 @@ impl Met {
         let link = Link::new(segment, slot, self.role, record, self.peer.clone(), own)?;
         match self.ticket.pair {
             FAR => Ok(link.far()),
+            _ if self.is_narrow => Ok(link.narrow()),
             _ => Ok(link),
         }
     }
+}
+
+/// A number of a connection by its two ends, by which a family of a directory is asked: who asks
+/// there sees no cookie of the accepted socket. It routes, and proves nothing.
+pub fn ends_number(accepted: SocketAddr, connected: SocketAddr) -> u32 {
+    let mut sum = 0x811c_9dc5_u32;
+    for end in [accepted, connected] {
+        let ip = match end.ip().to_canonical() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        for byte in ip.octets().into_iter().chain(end.port().to_be_bytes()) {
+            sum = (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+    // 0 is no socket
+    sum.max(1)
 }
 
 /// What has come of a call of `serve`.

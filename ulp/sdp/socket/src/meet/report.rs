@@ -54,6 +54,8 @@ reasons! {
     Later = 120, "it could not be taken over so far, and will be asked for again";
     /// No free name for a family.
     NoName = 119, "all names for the negotiation at the port are taken";
+    /// Setting `meet`.
+    NoDirectory = 121, "the directory of the setting meet cannot be used";
 }
 
 /// Why a stream is TCP.

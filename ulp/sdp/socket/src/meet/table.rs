@@ -28,7 +28,11 @@ struct Entry {
 
 /// The table.
 #[derive(Debug)]
-pub struct Table(NonNull<Entry>);
+pub struct Table {
+    entries: NonNull<Entry>,
+    /// Which bits of a number name the socket. The others, above them, tell the older of two.
+    names: u64,
+}
 
 // SAFETY: the memory is reached by atomic words alone.
 unsafe impl Send for Table {}
@@ -36,29 +40,44 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 impl Table {
-    /// An empty one.
+    /// An empty one, whose sockets are named by their cookies.
     ///
     /// # Errors
     /// ENOMEM.
     pub fn new() -> Result<Self, Errno> {
+        Self::of(u64::MAX)
+    }
+
+    /// An empty one, whose sockets are named by the lower half of a number, and whose upper half
+    /// grows with time.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn by_lower_half() -> Result<Self, Errno> {
+        Self::of(u32::MAX.into())
+    }
+
+    fn of(names: u64) -> Result<Self, Errno> {
         let length = ENTRIES * size_of::<Entry>();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a new mapping at a place that the kernel chooses.
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, access, flags) }?;
-        Ok(Self(NonNull::new(base.cast()).ok_or(Errno::FAULT)?))
+        let entries = NonNull::new(base.cast()).ok_or(Errno::FAULT)?;
+        Ok(Self { entries, names })
     }
 
     /// The socket `cookie` is held by the process `name`. If there is no room, the entry of the
     /// oldest socket near its place is lost, which is a dead one's where there are any that old.
     pub fn insert(&self, cookie: u64, name: Name) {
-        if cookie == 0 {
+        if cookie & self.names == 0 {
             return;
         }
         loop {
-            let held = |entry: &&Entry| entry.cookie.load(Ordering::Acquire) == cookie;
+            let held = |entry: &&Entry| self.is_of(entry.cookie.load(Ordering::Acquire), cookie);
             if let Some(entry) = self.window(cookie).find(held) {
+                entry.cookie.store(cookie, Ordering::Release);
                 return entry.set(cookie, name);
             }
             let oldest = self
@@ -81,25 +100,37 @@ impl Table {
     /// the socket stays.
     pub fn remove(&self, cookie: u64, name: Name) {
         for entry in self.window(cookie) {
-            if entry.get(cookie) == Some(name) {
+            if self.get(entry, cookie) == Some(name) {
                 let (won, lost) = (Ordering::AcqRel, Ordering::Acquire);
+                let held = entry.cookie.load(Ordering::Acquire);
                 // another process has the entry if this fails
-                let _ = entry.cookie.compare_exchange(cookie, 0, won, lost);
+                let _ = entry.cookie.compare_exchange(held, 0, won, lost);
             }
         }
     }
 
     /// Who holds the socket.
     pub fn find(&self, cookie: u64) -> Option<Name> {
-        self.window(cookie).find_map(|entry| entry.get(cookie))
+        self.window(cookie)
+            .find_map(|entry| self.get(entry, cookie))
+    }
+
+    fn is_of(&self, held: u64, asked: u64) -> bool {
+        (held ^ asked) & self.names == 0
+    }
+
+    fn get(&self, entry: &Entry, cookie: u64) -> Option<Name> {
+        let held = entry.cookie.load(Ordering::Acquire);
+        let is_one = held & self.names != 0 && self.is_of(held, cookie);
+        is_one.then(|| entry.get(held)).flatten()
     }
 
     /// The entries where this socket's may be.
     fn window(&self, cookie: u64) -> impl Iterator<Item = &Entry> {
         // SAFETY: the mapping has so many entries, which begin as zeros, is there as long as
         // `self`, and is reached by atomic words alone.
-        let entries = unsafe { std::slice::from_raw_parts(self.0.as_ptr(), ENTRIES) };
-        let first = (cookie.wrapping_mul(MIX) >> 48) as usize;
+        let entries = unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), ENTRIES) };
+        let first = ((cookie & self.names).wrapping_mul(MIX) >> 48) as usize;
         (0..WINDOW).map(move |step| &entries[(first + step) % ENTRIES])
     }
 }
@@ -108,7 +139,7 @@ impl Drop for Table {
     fn drop(&mut self) {
         let length = ENTRIES * size_of::<Entry>();
         // SAFETY: this object's mapping; whatever was borrowed from it has ended.
-        let done = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), length) };
+        let done = unsafe { rustix::mm::munmap(self.entries.as_ptr().cast(), length) };
         debug_assert!(done.is_ok(), "a whole mapping can be unmapped");
     }
 }
@@ -202,6 +233,36 @@ mod tests {
         }
         let kept = (1..=last).filter(|cookie| table.find(*cookie).is_some());
         assert!(kept.count() > ENTRIES * 9 / 10);
+    }
+
+    #[test]
+    fn a_lower_half_names_a_socket_whenever_it_was_said() {
+        let table = Table::by_lower_half().expect("memory");
+        let at = |time: u64, half: u64| time << 32 | half;
+        table.insert(at(5, 7), name(1));
+        assert_eq!(table.find(7), Some(name(1)));
+        table.insert(at(6, 7), name(2));
+        assert_eq!(table.find(at(9, 7)), Some(name(2)));
+        assert_eq!(table.find(8), None);
+        table.insert(at(6, 0), name(3));
+        assert_eq!(table.find(0), None, "no socket");
+        table.remove(7, name(2));
+        assert_eq!(table.find(7), None);
+        // whoever was said last is found, whatever their halves are
+        let mut half = 1_u64;
+        let said = (0..4 * ENTRIES as u64).map(|time| {
+            half = half.wrapping_mul(MIX) | 1;
+            at(time, half & 0xffff_ffff)
+        });
+        let said: Vec<_> = said.collect();
+        for socket in &said {
+            table.insert(*socket, name(*socket));
+        }
+        let last = &said[said.len() - 1000..];
+        assert!(
+            last.iter()
+                .all(|one| table.find(one & 0xffff_ffff) == Some(name(*one)))
+        );
     }
 
     #[test]

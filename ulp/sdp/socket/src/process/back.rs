@@ -2,6 +2,7 @@
 
 use super::state::{self, State};
 use super::{Process, far, report, socket};
+use crate::calls;
 use crate::meet::report::{Cause, Why};
 use crate::table::Pin;
 use ferriband_host::wake::{self, Until};
@@ -31,6 +32,9 @@ impl Process {
     /// As [`Process::only_by_kernel`], and why.
     pub fn only_by_kernel_for(&'static self, number: i32, cause: Cause) {
         if let Some(pin) = self.pin(number) {
+            if cause == Cause::GivenAway {
+                state::give_away(&pin);
+            }
             self.never(&pin, cause);
         }
         self.only_by_kernel_until(number, wake::now() + BRIEFLY);
@@ -101,6 +105,7 @@ impl Process {
                 continue;
             }
             if let Some(pin) = self.pin(number) {
+                state::give_away(&pin);
                 self.never(&pin, Cause::Executed);
             }
             self.only_by_kernel_until(number, until);
@@ -192,8 +197,26 @@ impl Process {
     /// is to be asked.
     pub fn take_error(&'static self, number: i32) -> Option<i32> {
         let pin = self.pin(number)?;
+        calls::take_error(pin.link()?.on(socket(number)))
+    }
+
+    /// After the kernel has received nothing: the error that a copy of this side's has taken from
+    /// it.
+    #[cold]
+    pub(super) fn error_at_end(&'static self, pin: &Pin<'_>) -> Option<i32> {
+        let number = self.number_of(pin)?;
         let call = pin.link()?.on(socket(number));
-        Writer(&call).take_error().map(|error| error.0)
+        Reader(&call).error_at_end().map(|error| error.0)
+    }
+
+    /// An error of the connection's, which a call was told that has answered with bytes: the
+    /// program's next call is told.
+    pub fn tell_again(&'static self, number: i32, errno: i32) {
+        if let Some(pin) = self.pin(number)
+            && let Some(link) = pin.link()
+        {
+            calls::tell_again(link.on(socket(number)), errno);
+        }
     }
 
     /// FIONREAD: None if it is the kernel's.

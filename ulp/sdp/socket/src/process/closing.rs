@@ -59,7 +59,13 @@ impl Process {
     /// A number that was closed without our knowledge.
     pub(super) fn leave_unseen(&'static self, number: i32) {
         let _service = self.served();
-        ready::closed(number, &self.table.leave(number));
+        let left = self.table.leave(number);
+        if let Left::Calls(pin) = &left
+            && let Some(link) = pin.link()
+        {
+            link.lose();
+        }
+        ready::closed(number, &left);
     }
 
     /// Before close_range(2) and closefrom(3). Gives the ranges that the kernel may close.
@@ -120,8 +126,12 @@ impl Process {
 
     /// A number of a stream.
     pub(super) fn number_of(&self, pin: &Pin<'_>) -> Option<i32> {
+        self.number_now(pin, pin.traffic().number.load(Ordering::Relaxed))
+    }
+
+    /// A number of a stream: this one, if it still is.
+    pub(super) fn number_now(&self, pin: &Pin<'_>, number: i32) -> Option<i32> {
         let index = pin.taken().index;
-        let number = pin.traffic().number.load(Ordering::Relaxed);
         if self.is_still(number, index) {
             return Some(number);
         }

@@ -26,6 +26,14 @@ impl Process {
             word.fetch_add(1, Ordering::SeqCst);
             let gate = pin.record().word(Own::SendGate).load(Ordering::SeqCst);
             if gate == 0 {
+                // what the kernel has told a copy, it tells nobody again
+                let link = pin.link();
+                let error = link.and_then(|link| Writer(&link.on(socket(number))).take_error());
+                // the kernel answers EPIPE in any case, and sends the signal
+                if let Some(error) = error.filter(|error| error.0 != libc::EPIPE) {
+                    word.fetch_sub(1, Ordering::SeqCst);
+                    return Some(Begun::Failed(error.0));
+                }
                 return Some(self.by_kernel(pin, Own::Sends));
             }
             word.fetch_sub(1, Ordering::SeqCst);

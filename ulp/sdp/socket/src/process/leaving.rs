@@ -7,15 +7,18 @@ use super::carried::{Carried, Kept, Slot};
 use super::service::{Known, Service};
 use super::state::{self, State};
 use super::thread::start;
-use super::{Process, cookie, socket};
+use super::{Process, cookie, set, socket};
 use crate::arena::Taken;
 use crate::calls;
 use crate::link::{Link, Told};
+use crate::meet::family::Family;
+use crate::meet::holder::HolderService;
 use crate::own::Own;
 use crate::ready;
 use crate::table::{Last, Left, Pin};
 use ferriband_sdp_local::Service as Look;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// So many slots that other processes use are not looked at: half of a segment's.
 const FEW_AWAY: usize = 32;
@@ -120,6 +123,7 @@ impl Service {
         self.delete(socket(number));
         let Ok(copy) = Own::copy(socket(number)) else {
             // without a descriptor they end, and what the ring holds goes first
+            link.lose();
             let call = link.on(socket(number));
             if !pin.others_hold() {
                 calls::may_close(call);
@@ -157,14 +161,18 @@ impl Service {
         for port in &mut self.families {
             port.listeners.retain(|listener| *listener != taken.index);
         }
-        match self.known.remove(&cookie(number)) {
-            Some(known) => self.forget(process, known),
+        let cookie = cookie(number);
+        match self.known.remove(&cookie) {
+            Some(known) => self.forget(process, cookie, known),
             None => self.close_ports(process),
         }
     }
 
     /// A socket is known no more.
-    pub(super) fn forget(&mut self, process: &Process, known: Known) {
+    pub(super) fn forget(&mut self, process: &Process, cookie: u64, known: Known) {
+        if let (Some(ends), Some(holder)) = (known.ends, &mut self.holder) {
+            holder.holds_no_more(ends, cookie);
+        }
         if let Some(port) = known.port.and_then(|at| self.port(at)) {
             port.accepted = port.accepted.saturating_sub(1);
             self.close_ports(process);
@@ -173,15 +181,24 @@ impl Service {
 
     /// Nobody asks at a port of which nothing is left.
     fn close_ports(&mut self, process: &Process) {
-        let mut keeps = false;
-        self.families.retain(|port| {
+        let (mut keeps, mut closed) = (false, Vec::new());
+        self.families.retain_mut(|port| {
             if !port.listeners.is_empty() || port.accepted > 0 {
                 return true;
             }
             let has_accepted = has_accepted(process, port.family.place().0);
             keeps |= has_accepted;
+            if !has_accepted {
+                closed.extend(port.abroad.take());
+            }
             has_accepted
         });
+        if !closed.is_empty() {
+            // the thread sleeps on what is closed until it is woken, and removes the names then
+            let closed = closed.into_iter().filter_map(Family::close);
+            self.left_names.extend(closed);
+            process.ring();
+        }
         process.keeps_ports.store(keeps, Ordering::Relaxed);
     }
 
@@ -239,6 +256,42 @@ impl Service {
         }
     }
 }
+
+impl Process {
+    /// As the process ends: its names in a directory go with it. Those of one that is killed are
+    /// removed by others.
+    pub fn at_end(&'static self) {
+        if set::meets().is_none() {
+            return;
+        }
+        let mut service = self.served();
+        let mut left: Vec<_> = service
+            .holder
+            .iter_mut()
+            .filter_map(HolderService::close_door)
+            .collect();
+        left.append(&mut service.left_names);
+        let families = service.families.iter_mut();
+        left.extend(families.filter_map(|port| port.abroad.take()?.close()));
+        drop(service);
+        // the thread sleeps on what was closed until it is woken
+        let looks = if self.ring() { LOOKS } else { 1 };
+        for look in 0..looks {
+            if look > 0 {
+                std::thread::sleep(BETWEEN);
+            }
+            left.retain(|name| !name.remove());
+            if left.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// How often a process that ends looks whether its own thread has let go of a name, and how long it
+/// waits between: where a forked process listens on, all of this time.
+const LOOKS: u32 = 10;
+const BETWEEN: Duration = Duration::from_micros(50);
 
 /// Whether the process has a connection that was accepted at a port, asked for or not.
 fn has_accepted(process: &Process, port: u16) -> bool {

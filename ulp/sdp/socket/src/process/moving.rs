@@ -11,17 +11,15 @@ use super::memory::{self, Access};
 use super::state::{self, State};
 use super::{Process, socket};
 use crate::calls::{self, Answer, Nap, Progress};
-use crate::link::Call;
+use crate::link::{Call, Link};
 use crate::meet::report::Cause;
 use crate::parts::{ahead, behind, length};
-use crate::raw::system_call;
 use crate::segment::RING_BYTES;
 use crate::table::{Open, Pin};
 use crate::tcp;
 use ferriband_host::wake::{self, Wait};
 use ferriband_sdp_local::{Own, Reader};
 use ferriband_sdp_proto::change::Phase;
-use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -56,6 +54,8 @@ pub struct Sleeper {
 #[derive(Clone, Copy, Debug)]
 struct Paused {
     number: i32,
+    /// The program's number was closed, and this is another one of the socket.
+    is_renumbered: bool,
     flags: i32,
     /// Bytes that were received (MSG_WAITALL).
     done: u64,
@@ -68,11 +68,19 @@ impl Paused {
     fn new(number: i32, flags: i32) -> Self {
         Self {
             number,
+            is_renumbered: false,
             flags,
             done: 0,
             progress: Progress::default(),
             known: None,
         }
+    }
+}
+
+impl Paused {
+    /// Whether the kernel's function may be called with the program's own number.
+    fn may_go_as_called(&self, link: &Link<'_>) -> bool {
+        !self.is_renumbered && link.kept().is_none()
     }
 }
 
@@ -93,7 +101,7 @@ impl Sleeper {
     /// The parts are those that it began with, and may be read.
     pub unsafe fn send(mut self, parts: &[libc::iovec], woken: Wait) -> Begun {
         self.call.progress.slept(woken);
-        let pin = self.process.table.take_up(self.open);
+        let pin = self.take_up();
         self.process.send_on(pin, parts, self.call)
     }
 
@@ -103,8 +111,19 @@ impl Sleeper {
     /// The parts are those that it began with, and may be written.
     pub unsafe fn receive(mut self, parts: &mut [libc::iovec], woken: Wait) -> Begun {
         self.call.progress.slept(woken);
-        let pin = self.process.table.take_up(self.open);
+        let pin = self.take_up();
         self.process.receive_on(pin, parts, self.call)
+    }
+
+    /// The number may have been closed while the thread slept: the connection's other numbers, or
+    /// what its link keeps, are the same socket.
+    fn take_up(&mut self) -> Pin<'static> {
+        let pin = self.process.table.take_up(self.open);
+        if let Some(number) = self.process.number_now(&pin, self.call.number) {
+            self.call.is_renumbered |= number != self.call.number;
+            self.call.number = number;
+        }
+        pin
     }
 
     /// The thread was cancelled.
@@ -128,18 +147,20 @@ impl std::fmt::Debug for Process {
 }
 
 impl Ticket {
-    /// The kernel has answered: so many bytes, or a number below 0.
+    /// The kernel has answered: so many bytes, or a number below 0. Gives an error that the program
+    /// is to have in the place of the answer.
     #[inline]
-    pub fn end(self, answer: isize) {
+    pub fn end(self, answer: isize) -> Option<i32> {
         let pin = self.process.table.take_up(self.open);
         pin.record()
             .word(self.counted)
             .fetch_sub(1, Ordering::SeqCst);
-        let Ok(bytes) = u64::try_from(answer) else {
-            return;
-        };
+        let bytes = u64::try_from(answer).ok()?;
+        if bytes == 0 && self.counted == Own::Receives && pin.link().is_some() {
+            return self.process.error_at_end(&pin);
+        }
         if pin.traffic().is_settled() {
-            return;
+            return None;
         }
         let is_worth = match self.counted {
             Own::Sends => pin.traffic().sent(bytes),
@@ -150,6 +171,7 @@ impl Ticket {
         } else if pin.traffic().is_sought() {
             self.process.sought(&pin);
         }
+        None
     }
 }
 
@@ -257,13 +279,11 @@ impl Process {
         let answer = self.send_pieces(&pin, call, parts, &mut paused);
         match answer {
             Answer::Sleep(nap) => self.sleep(pin, paused, nap),
-            Answer::Kernel(0) if link.kept().is_none() => self.by_kernel(pin, Own::Sends),
+            Answer::Kernel(0) if paused.may_go_as_called(link) => self.by_kernel(pin, Own::Sends),
             Answer::Kernel(done) => {
-                let sent = by_pieces(parts, done, |to, length| {
-                    move_piece(libc::SYS_sendto, call.socket(), to, length, flags)
-                });
+                let moved = move_parts(libc::SYS_sendmsg, call, parts, done, flags);
                 calls::sent_by_kernel(call);
-                moved(done, sent)
+                moved
             }
             Answer::Bytes(sent) => Begun::Done(sent as usize),
             Answer::Error(libc::EPIPE) => {
@@ -287,7 +307,7 @@ impl Process {
     ) -> Answer {
         let bytes = length(parts);
         let (known, flags) = (&mut paused.known, paused.flags);
-        let mut patience = self.patience(pin, call, known, libc::SO_SNDTIMEO, flags);
+        let mut patience = patience(call, known, libc::SO_SNDTIMEO, flags);
         loop {
             let done = paused.progress.done();
             let end = bytes.min(done + PIECE);
@@ -388,7 +408,7 @@ impl Process {
         if flags & libc::MSG_PEEK != 0 {
             let answer = {
                 let known = &mut paused.known;
-                let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+                let mut patience = patience(call, known, libc::SO_RCVTIMEO, flags);
                 self.look_ahead(
                     &pin,
                     call,
@@ -414,7 +434,7 @@ impl Process {
             };
             let answer = {
                 let known = &mut paused.known;
-                let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+                let mut patience = patience(call, known, libc::SO_RCVTIMEO, flags);
                 let room = rest.as_deref_mut().unwrap_or(parts);
                 let most = length(room);
                 calls::receive(call, room, most, &mut paused.progress, &mut patience)
@@ -426,18 +446,19 @@ impl Process {
                 }
                 Answer::Bytes(0) => return Begun::Done(done as usize),
                 Answer::Bytes(received) => done += received,
-                Answer::Kernel(_) if done == 0 && link.kept().is_none() => {
+                Answer::Kernel(_) if done == 0 && paused.may_go_as_called(link) => {
                     return self.by_kernel(pin, Own::Receives);
                 }
                 Answer::Kernel(_) => {
-                    let received = by_pieces(parts, done, |to, length| {
-                        move_piece(libc::SYS_recvfrom, call.socket(), to, length, flags)
-                    });
+                    let moved = move_parts(libc::SYS_recvmsg, call, parts, done, flags);
                     calls::received_by_kernel(call);
-                    return moved(done, received);
+                    return moved;
                 }
                 Answer::Error(errno) if done == 0 => return Begun::Failed(errno),
-                Answer::Error(_) => return Begun::Done(done as usize),
+                Answer::Error(errno) => {
+                    calls::tell_again(call, errno);
+                    return Begun::Done(done as usize);
+                }
             }
             if !all || done == bytes {
                 return Begun::Done(done as usize);
@@ -467,14 +488,14 @@ impl Process {
         };
         match answer {
             Answer::Sleep(nap) => self.sleep(pin, paused, nap),
-            Answer::Kernel(_) if link.kept().is_none() => self.by_kernel(pin, Own::Receives),
+            Answer::Kernel(_) if paused.may_go_as_called(link) => {
+                self.by_kernel(pin, Own::Receives)
+            }
             Answer::Kernel(_) => {
                 let call = link.on(socket(paused.number));
-                let received = by_pieces(parts, 0, |to, length| {
-                    move_piece(libc::SYS_recvfrom, call.socket(), to, length, paused.flags)
-                });
+                let moved = move_parts(libc::SYS_recvmsg, call, parts, 0, paused.flags);
                 calls::received_by_kernel(call);
-                moved(0, received)
+                moved
             }
             Answer::Bytes(bytes) => Begun::Done(bytes as usize),
             Answer::Error(errno) => Begun::Failed(errno),
@@ -495,7 +516,7 @@ impl Process {
         }];
         let answer = {
             let (known, progress) = (&mut paused.known, &mut paused.progress);
-            let mut patience = self.patience(&pin, call, known, libc::SO_RCVTIMEO, flags);
+            let mut patience = patience(call, known, libc::SO_RCVTIMEO, flags);
             match flags & libc::MSG_PEEK {
                 0 => calls::receive(call, &mut parts, most, progress, &mut patience),
                 _ => self.look_ahead(&pin, call, &mut parts, flags, progress, &mut patience),
@@ -503,37 +524,23 @@ impl Process {
         };
         self.received(pin, &parts, paused, answer)
     }
-
-    /// How long a call sleeps: what the socket is set to when it first would.
-    fn patience<'b, 'k>(
-        &'static self,
-        pin: &Pin<'_>,
-        call: Call<'b, 'static>,
-        known: &'k mut Option<Result<Option<Duration>, i32>>,
-        option: i32,
-        flags: i32,
-    ) -> impl FnMut() -> Result<Option<Duration>, i32> + use<'b, 'k> {
-        let index = pin.taken().index;
-        let number = call.socket().as_raw_fd();
-        move || {
-            // closed, and there was no descriptor to keep the socket by
-            if !self.is_still(number, index) && call.link().kept().is_none() {
-                return Err(libc::EBADF);
-            }
-            *known.get_or_insert_with(|| match flags & libc::MSG_DONTWAIT {
-                0 => sleeps(call.socket(), option),
-                _ => Err(libc::EAGAIN),
-            })
-        }
-    }
 }
 
-/// What a call answers of which so many bytes were moved before the kernel had the rest.
-fn moved(before: u64, by_kernel: Result<u64, Errno>) -> Begun {
-    match by_kernel {
-        Ok(bytes) => Begun::Done((before + bytes) as usize),
-        Err(_) if before > 0 => Begun::Done(before as usize),
-        Err(error) => Begun::Failed(error.raw_os_error()),
+/// How long a call sleeps: what the socket is set to when it first would.
+fn patience<'b, 'k>(
+    call: Call<'b, 'static>,
+    known: &'k mut Option<Result<Option<Duration>, i32>>,
+    option: i32,
+    flags: i32,
+) -> impl FnMut() -> Result<Option<Duration>, i32> + use<'b, 'k> {
+    move || {
+        if call.link().is_lost() {
+            return Err(libc::EBADF);
+        }
+        *known.get_or_insert_with(|| match flags & libc::MSG_DONTWAIT {
+            0 => sleeps(call.socket(), option),
+            _ => Err(libc::EAGAIN),
+        })
     }
 }
 
@@ -559,51 +566,19 @@ fn sleeps(socket: BorrowedFd<'_>, option: i32) -> Result<Option<Duration>, i32> 
     }
 }
 
-/// Moves the parts behind `skip` bytes one by one, until one is not moved as a whole.
-fn by_pieces(
+/// The parts behind so many bytes by the kernel, which waits as the socket is set.
+fn move_parts(
+    way: libc::c_long,
+    call: Call<'_, '_>,
     parts: &[libc::iovec],
-    mut skip: u64,
-    mut each: impl FnMut(*mut u8, usize) -> Result<usize, Errno>,
-) -> Result<u64, Errno> {
-    let mut moved = 0;
-    for part in parts {
-        let cut = skip.min(part.iov_len as u64) as usize;
-        skip -= cut as u64;
-        if cut == part.iov_len {
-            continue;
-        }
-        let length = part.iov_len - cut;
-        match each(part.iov_base.cast::<u8>().wrapping_add(cut), length) {
-            Ok(now) => {
-                moved += now as u64;
-                if now < length {
-                    break;
-                }
-            }
-            Err(error) if moved == 0 => return Err(error),
-            Err(_) => break,
-        }
-    }
-    Ok(moved)
-}
-
-/// One piece by the kernel, which waits as the socket is set.
-fn move_piece(
-    call: libc::c_long,
-    socket: BorrowedFd<'_>,
-    at: *mut u8,
-    length: usize,
+    done: u64,
     flags: i32,
-) -> Result<usize, Errno> {
-    let arguments = [
-        socket.as_raw_fd() as isize,
-        at as isize,
-        length as isize,
-        flags as isize,
-        0,
-        0,
-    ];
+) -> Begun {
     // SAFETY: memory of the program's call.
-    let moved = unsafe { system_call(call, arguments) };
-    moved.map(isize::cast_unsigned)
+    let by_kernel = unsafe { tcp::by_message(way, call.socket(), &behind(parts, done), flags) };
+    match by_kernel {
+        Ok(bytes) => Begun::Done(done as usize + bytes),
+        Err(_) if done > 0 => Begun::Done(done as usize),
+        Err(error) => Begun::Failed(error.raw_os_error()),
+    }
 }

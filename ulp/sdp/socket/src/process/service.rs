@@ -9,16 +9,17 @@ use super::far::{self, Others, STREAM};
 use super::fit::{fit, has_rings, is_urgent, smooth};
 use super::state::{self, State};
 use super::thread::start;
-use super::{Process, cookie, counters, report, socket};
+use super::{Process, cookie, counters, report, set, socket};
 use crate::arena::Taken;
 use crate::calls;
 use crate::link::Link;
 use crate::meet::client::ClientService;
+use crate::meet::directory::Left;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
 use crate::meet::message::Reason;
 use crate::meet::report::{Cause, Stranger, Why, count};
-use crate::meet::{Met, News, No};
+use crate::meet::{Met, News, No, ends_number};
 use crate::own::{Event, Own};
 use crate::ready;
 use crate::segment::Role;
@@ -67,11 +68,15 @@ pub(super) struct Service {
     strangers: Vec<Stranger>,
     /// Connections to other hosts.
     pub(super) others: Others,
+    /// Names in a directory that this process has left.
+    pub(super) left_names: Vec<Left>,
 }
 
 /// A port of this process.
 pub(super) struct Port {
     pub family: Family,
+    /// Its name in the directory by which other network namespaces ask.
+    pub abroad: Option<Family>,
     /// The records of its listeners.
     pub listeners: Vec<u32>,
     /// Open sockets that were accepted there and that peers may ask for.
@@ -79,6 +84,11 @@ pub(super) struct Port {
 }
 
 impl Port {
+    /// What has a name for it.
+    pub fn families(&self) -> impl Iterator<Item = &Family> {
+        std::iter::once(&self.family).chain(&self.abroad)
+    }
+
     /// Whether this is the port's number.
     pub fn is_at(&self, port: u16) -> bool {
         self.family.place().0 == port
@@ -91,6 +101,8 @@ pub(super) struct Known {
     pub number: i32,
     /// Where it was accepted.
     pub port: Option<u16>,
+    /// The number of its ends, by which other network namespaces ask.
+    pub ends: Option<u32>,
 }
 
 impl Service {
@@ -115,6 +127,9 @@ impl Service {
         self.others.forked();
         for port in &mut self.families {
             port.family.forked();
+            if let Some(abroad) = &mut port.abroad {
+                abroad.forked();
+            }
             // what was inherited may be asked for, though the child closes the listener
             port.accepted = 1;
         }
@@ -177,11 +192,19 @@ impl Service {
         let (port, index) = (port_of(number)?, pin.taken().index);
         match self.port(port) {
             Some(known) => known.listeners.push(index),
-            None => self.families.push(Port {
-                family: Family::bind(port)?,
-                listeners: vec![index],
-                accepted: 0,
-            }),
+            None => {
+                let family = Family::bind(port)?;
+                let abroad = set::meets().map(|at| Family::bind_in(at, port));
+                if set::meets_nowhere() || matches!(abroad, Some(Err(_))) {
+                    report::note(pin, Why::Cause(Cause::NoDirectory), None);
+                }
+                self.families.push(Port {
+                    family,
+                    abroad: abroad.and_then(Result::ok),
+                    listeners: vec![index],
+                    accepted: 0,
+                });
+            }
         }
         self.hold(process)?;
         self.listen_to_hosts(number);
@@ -205,7 +228,12 @@ impl Service {
     fn hold(&mut self, process: &Process) -> Result<(), Errno> {
         // the kernel remembers whose a name was when it was taken
         if !self.holder.as_ref().is_some_and(HolderService::is_current) {
-            self.holder = Some(HolderService::new(self.own_bell()?)?);
+            let mut holder = HolderService::new(self.own_bell()?)?;
+            if let Some(directory) = set::meets() {
+                // without it nobody asks from there
+                let _ = holder.meet(directory);
+            }
+            self.holder = Some(holder);
             process.ring();
         }
         Ok(())
@@ -227,13 +255,25 @@ impl Service {
         };
         port.family.table().insert(cookie, name);
         port.accepted += 1;
+        let ends = port.abroad.as_ref().and_then(|abroad| {
+            let [own, peer] = ends_of(number)?;
+            let ends = ends_number(own, peer);
+            // the later of two is that of a socket that is open
+            let time = wake::now().as_secs() + 1;
+            abroad.table().insert(time << 32 | u64::from(ends), name);
+            Some(ends)
+        });
+        if let (Some(ends), Some(holder)) = (ends, &mut self.holder) {
+            holder.holds(ends, cookie);
+        }
         let known = Known {
             taken: pin.taken(),
             number,
             port: Some(at),
+            ends,
         };
         if let Some(old) = self.known.insert(cookie, known) {
-            self.forget(process, old);
+            self.forget(process, cookie, old);
         }
         pin.traffic().add(state::SERVED);
     }
@@ -241,8 +281,15 @@ impl Service {
     /// The thread's work. `now` is CLOCK_MONOTONIC's.
     pub fn serve(&mut self, process: &'static Process, now: Duration) {
         let mut rung = self.hear_kernel(process);
+        for name in std::mem::take(&mut self.left_names) {
+            // where a forked process listens on, it stays
+            name.remove();
+        }
         for port in &mut self.families {
             port.family.serve(now);
+            if let Some(abroad) = &mut port.abroad {
+                abroad.serve(now);
+            }
         }
         let mut news = Vec::new();
         if let Some(mut holder) = self.holder.take() {
@@ -373,6 +420,10 @@ impl Service {
         if !self.client.as_ref().is_some_and(ClientService::is_current) {
             let client = self.own_bell().and_then(ClientService::new);
             self.client = client.ok();
+            if let (Some(client), Some(directory)) = (&mut self.client, set::meets()) {
+                // without it peers there stay TCP
+                let _ = client.meet(directory);
+            }
         }
         // its streams can be asked after
         let _ = self.hold(process);
@@ -396,7 +447,13 @@ impl Service {
             Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
         };
         let asked = match asked {
-            Err(No::Never(Reason::Elsewhere)) => self.ask_host(&pin, number, now),
+            Err(No::Never(Reason::Elsewhere)) if set::meets_nowhere() => {
+                because(Cause::NoDirectory);
+                Err(No::Never(Reason::Unfit))
+            }
+            Err(No::Never(Reason::Elsewhere | Reason::NobodyMeets)) if set::hosts().is_some() => {
+                self.ask_host(&pin, number, now)
+            }
             other => other,
         };
         match asked {
@@ -405,6 +462,7 @@ impl Service {
                     taken: pin.taken(),
                     number,
                     port: None,
+                    ends: None,
                 };
                 self.known.insert(cookie(number), known);
             }
@@ -445,15 +503,7 @@ impl Service {
             return Err(No::Never(Reason::Unfit));
         }
         fit(&pin, known.number)?;
-        let gone = |_| No::Never(Reason::NotEstablished);
-        let own = rustix::net::getsockname(socket(known.number)).map_err(gone)?;
-        let peer = rustix::net::getpeername(socket(known.number)).map_err(gone)?;
-        let peer = peer.ok_or(No::Never(Reason::NotEstablished))?;
-        let ends = [SocketAddr::try_from(own), SocketAddr::try_from(peer)];
-        let [Ok(own), Ok(peer)] = ends else {
-            return Err(No::Never(Reason::NotEstablished));
-        };
-        Ok([own, peer])
+        ends_of(known.number).ok_or(No::Never(Reason::NotEstablished))
     }
 
     fn learn(&mut self, process: &'static Process, news: News) {
@@ -599,9 +649,18 @@ impl Service {
 fn stays(pin: &Pin<'_>, why: No) {
     match why {
         // somebody may take part there later, or be about to say that it holds the socket
-        No::Later | No::Never(Reason::Nobody | Reason::NotHeld) => pin.traffic().put_off(),
+        No::Later | No::Never(Reason::Nobody | Reason::NobodyMeets | Reason::NotHeld) => {
+            pin.traffic().put_off()
+        }
         No::Never(_) => {}
     }
+}
+
+/// A socket's own address, and its peer's.
+fn ends_of(number: i32) -> Option<[SocketAddr; 2]> {
+    let own = rustix::net::getsockname(socket(number)).ok()?;
+    let peer = rustix::net::getpeername(socket(number)).ok()??;
+    Some([own.try_into().ok()?, peer.try_into().ok()?])
 }
 
 fn port_of(number: i32) -> Result<u16, Errno> {

@@ -3,12 +3,14 @@
 //! Owns: the values that are obeyed here, and when they are read: once, as the library is loaded.
 //! Must not know: which settings there are, and where they come from, which is `ulp/settings`'s.
 
+use crate::meet::directory::Directory;
 use crate::spin::{self, Spin};
 use crate::tunnel::Ranges;
 use ferriband_sdp_proto::settings::{LONGEST_FILE, SETTINGS, Values};
 use ferriband_sdp_verbs::FlowKind;
 use rustix::fs::{Mode, OFlags};
 use std::env;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -19,6 +21,9 @@ static BYTES: AtomicU64 = AtomicU64::new(16 << 10);
 
 /// Hosts with which connections go by queue pairs, and the flow control that is asked for.
 static HOSTS: OnceLock<(Ranges, FlowKind)> = OnceLock::new();
+
+/// By which directory peers in other network namespaces are found, if it can be opened.
+static MEETS: OnceLock<Option<Directory>> = OnceLock::new();
 
 /// Reads what is set, and gives where the process is to write its counts; empty: nowhere. A value
 /// that means nothing is refused by `ferriband sdp run`; here it leaves all as it is by default.
@@ -55,6 +60,11 @@ fn obey(values: &Values) -> String {
     if !ranges.is_empty() {
         let _ = HOSTS.set((ranges, flow));
     }
+    let meet = values.text("meet");
+    if !meet.is_empty() {
+        // what is wrong with it `ferriband sdp run` says; here its sockets' rows in `status` do
+        let _ = MEETS.set(Directory::open(Path::new(meet)).ok());
+    }
     values.text("counters").to_owned()
 }
 
@@ -85,6 +95,16 @@ const AT_ONCE: u64 = 1024;
 /// The hosts with which connections go by queue pairs; None if there are none.
 pub(super) fn hosts() -> Option<&'static (Ranges, FlowKind)> {
     HOSTS.get()
+}
+
+/// The directory by which peers in other network namespaces are found; None: they are not.
+pub(super) fn meets() -> Option<&'static Directory> {
+    MEETS.get()?.as_ref()
+}
+
+/// Whether a directory is set that could not be opened.
+pub(super) fn meets_nowhere() -> bool {
+    matches!(MEETS.get(), Some(None))
 }
 
 /// Whether peers ask so early that each connection is to be known as soon as it was accepted.

@@ -51,6 +51,11 @@ pub(super) fn stay(pin: &Pin<'_>) {
     pin.traffic().add(NEVER);
 }
 
+/// Processes that do not take part may hold the socket from here on.
+pub(super) fn give_away(pin: &Pin<'_>) {
+    pin.record().strangers.store(1, Ordering::SeqCst);
+}
+
 /// A stream's state.
 pub(super) trait State {
     fn is(&self, bits: u32) -> bool;

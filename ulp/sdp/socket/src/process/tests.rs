@@ -415,7 +415,7 @@ fn nothing_is_sent_after_an_end_though_the_connection_becomes_worth_it() {
         here.receive_all(&mut bytes);
         // SAFETY: memory of this test's.
         match unsafe { process().send(here.0, &[part], libc::MSG_NOSIGNAL) } {
-            Begun::Kernel(ticket) => ticket.end(-1),
+            Begun::Kernel(ticket) => drop(ticket.end(-1)),
             Begun::Failed(errno) => assert_eq!(errno, libc::EPIPE),
             begun => panic!("{begun:?}"),
         }
@@ -604,6 +604,7 @@ fn a_connection_that_gets_no_link_has_its_options_back() {
         role: crate::segment::Role::Accepted,
         segment: std::sync::Arc::new(crate::own::memory(crate::segment::LENGTH).expect("memory")),
         peer: std::sync::Arc::new(crate::meet::bells::Bells::new(Event::new().expect("one"))),
+        is_narrow: false,
     };
     let given = process().served().carries(process(), &met);
     assert!(!given && !nodelay());

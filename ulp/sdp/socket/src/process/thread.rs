@@ -2,8 +2,9 @@
 //!
 //! Owns: the thread. Must not know: what it serves.
 
-use super::service::{BELL, Service};
+use super::service::{BELL, Port, Service};
 use super::{Process, counters, state};
+use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
 use crate::own::{Event, Own};
 use crate::ready;
@@ -66,7 +67,9 @@ fn collect(service: &Service, polled: &mut Vec<(RawFd, PollFlags)>) -> Option<Du
         add((epoll.as_fd(), PollFlags::IN));
     }
     for port in &service.families {
-        port.family.interest().for_each(&mut add);
+        for family in port.families() {
+            family.interest().for_each(&mut add);
+        }
     }
     if let Some(holder) = &service.holder {
         holder.interest().for_each(&mut add);
@@ -78,7 +81,8 @@ fn collect(service: &Service, polled: &mut Vec<(RawFd, PollFlags)>) -> Option<Du
         hosts.interest().for_each(&mut add);
     }
     let families = service.families.iter();
-    let families = families.filter_map(|port| port.family.deadline());
+    let families = families.flat_map(Port::families);
+    let families = families.filter_map(Family::deadline);
     let holder = service.holder.as_ref().and_then(HolderService::deadline);
     let client = service.client.as_ref().and_then(|client| client.deadline());
     let full = service.full.filter(|_| ready::full::is_watched());

@@ -106,8 +106,7 @@ fn input(call: Call<'_, '_>) -> Source {
         Finds::Something => Source::Ready,
         Finds::Nothing => Source::Idle,
         Finds::Copy => {
-            // passes over the copy, as far as it has come
-            let _ = reader.receive(&mut [], 0, 0);
+            reader.pass_over_copy();
             match reader.finds() {
                 Finds::ByKernel => Source::Kernel,
                 Finds::Something => Source::Ready,
@@ -164,6 +163,7 @@ pub(super) fn find(call: Call<'_, '_>, interest: u32, seen: &mut Seen, is_edge: 
             seen.bits = kernel::state(call.socket());
             has_asked = true;
             hear(call, seen.bits);
+            // after the kernel was asked: an error that a copy has taken from it is kept
             ways = Ways::of(call);
         }
         let found = ways.events(seen.bits, interest);

@@ -8,6 +8,8 @@ struct Thread {
     learner: Learner,
     looked: u64,
     sleeps: u32,
+    /// Calls that have moved bytes since the last wait.
+    moved: u32,
 }
 
 impl Thread {
@@ -19,13 +21,14 @@ impl Thread {
             learner,
             looked,
             sleeps,
+            moved: 0,
         }
     }
 
     /// Waits for something that comes so much later to one that looks, or to one that sleeps.
     fn wait(&mut self, looking: u64, sleeping: u64, away: Option<u64>) {
         let began = self.now;
-        let time = self.learner.time(began);
+        let time = self.learner.time(began, self.moved);
         if time > 0 {
             let clock = Cell::new(began);
             let step = || {
@@ -98,6 +101,25 @@ fn two_that_sleep_find_out_that_both_may_look() {
         }
     }
     assert_eq!(sleeps, 0);
+}
+
+#[test]
+fn whoever_seldom_waits_in_a_stream_goes_on_looking() {
+    let mut thread = Thread::new();
+    thread.goes_on(10, |thread| thread.wait(MICRO, 5 * MICRO, None));
+    thread.moved = 2_000;
+    let (_, sleeps) = thread.goes_on(1_000, |thread| {
+        thread.now += 3 * MILLI;
+        thread.wait(MICRO, 5 * MICRO, None);
+    });
+    assert_eq!(sleeps, 0.0);
+    // so long for a few calls: it has no core of its own
+    thread.moved = 2;
+    let (looked, _) = thread.goes_on(1_000, |thread| {
+        thread.now += 3 * MILLI;
+        thread.wait(MICRO, 5 * MICRO, None);
+    });
+    assert!(looked < 0.001, "{looked}");
 }
 
 #[test]

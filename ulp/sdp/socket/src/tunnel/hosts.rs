@@ -266,6 +266,7 @@ impl Hosts {
             role: proven.role,
             segment: loan.segment,
             peer: Arc::new(Bells::new(peer)),
+            is_narrow: true,
         }));
     }
 

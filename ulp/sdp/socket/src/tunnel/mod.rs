@@ -20,7 +20,7 @@ pub use proof::{Proof, save_syns, saved_stamp, stamp};
 pub use range::Ranges;
 
 use crate::link::{Call, PREFACE_BYTES, preface};
-use crate::segment::FAR_BYTES;
+use crate::segment::NARROW_BYTES;
 use ferriband_sdp_local::{BOX, CONNECTION_OVER, Far, Hold, Kernel, Memory, Own, Reader, Service};
 use ferriband_sdp_local::{Shared, UNKNOWN, Way, Word};
 use ferriband_sdp_proto::change::Phase;
@@ -60,7 +60,7 @@ const MOST_WAITING: usize = 32 << 10;
 /// Bytes of a frame's data at most: one frame does not hold up the tails behind it for long.
 const MOST_DATA: u64 = 16 << 10;
 /// So many bytes that the program has read are told of by a frame of their own.
-const TELL_AFTER: u64 = FAR_BYTES / 4;
+const TELL_AFTER: u64 = NARROW_BYTES / 4;
 
 /// How far this side's writer has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -195,7 +195,7 @@ impl<P: Pipe> Tunnel<P> {
             call.set(Word::Shared(Way::Out, Shared::WantBytes), BOX);
         }
         let mut has_read = false;
-        if self.arrived - self.told > FAR_BYTES / 2 {
+        if self.arrived - self.told > NARROW_BYTES / 2 {
             call.set(Word::Shared(Way::In, Shared::WantRoom), BOX);
             let tail = call.load(Word::Shared(Way::In, Shared::Tail));
             has_read = tail <= self.arrived && tail - self.told.min(tail) >= TELL_AFTER;
@@ -381,7 +381,7 @@ impl<P: Pipe> Tunnel<P> {
             } => {
                 let tail = call.load(Word::Shared(Way::In, Shared::Tail));
                 let end = position.checked_add(length_bytes.into());
-                let fits = end.is_some_and(|end| end <= tail.saturating_add(FAR_BYTES));
+                let fits = end.is_some_and(|end| end <= tail.saturating_add(NARROW_BYTES));
                 let is_next = position == self.arrived && fits;
                 self.data = length_bytes.into();
                 match self.input {

@@ -26,9 +26,13 @@ pub fn flow_control() -> impl Strategy<Value = Option<FlowControl>> {
         Just(None),
         Just(Some(FlowControl::Credit)),
         ring().prop_map(|ring| Some(FlowControl::Ring(ring))),
-        (ring(), any::<u32>()).prop_map(|(ring, window)| {
+        (ring(), any::<u32>(), 0..1_u32 << 24).prop_map(|(ring, window, second_qp)| {
             let window_bytes = window % ring.size_bytes + 1;
-            Some(FlowControl::Nic { ring, window_bytes })
+            Some(FlowControl::Nic {
+                ring,
+                window_bytes,
+                second_qp,
+            })
         }),
     ]
 }

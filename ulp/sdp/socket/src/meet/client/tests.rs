@@ -247,7 +247,7 @@ fn a_process_that_is_known_is_asked_before_the_families() {
     let [_, here] = met(news);
     assert_eq!(here.ticket.pair, 1);
     // two are known: neither is guessed
-    assert_eq!(world.client.guess(world.port()), None);
+    assert_eq!(world.client.guess((world.port(), false)), None);
 }
 
 #[test]

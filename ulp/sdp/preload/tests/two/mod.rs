@@ -1,0 +1,164 @@
+//! A server and a client in two network namespaces. Owns: how they are made and run, and what the
+//! two have said.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The directory of the libraries, freshly built by `cargo xtask libs`.
+pub fn libraries() -> &'static Path {
+    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARIES.get_or_init(|| {
+        let built = cargo(&["run", "--quiet", "--package", "xtask", "--", "libs"]);
+        let first = built.lines().next().expect("a library");
+        let directory = Path::new(first).parent().expect("a directory");
+        directory.to_path_buf()
+    })
+}
+
+pub fn cargo(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(arguments)
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// `ferriband`, freshly built.
+pub fn ferriband() -> String {
+    let arguments = ["build", "--quiet", "--package", "ferriband"];
+    let said = cargo(&[&arguments[..], &["--message-format", "json"]].concat());
+    let (_, path) = said.rsplit_once("\"executable\":\"").expect("a program");
+    path.split('"').next().expect("a path").to_owned()
+}
+
+pub fn scratch(name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("hosts-{}-{next}-{name}", std::process::id());
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/c")
+        .join(name)
+}
+
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = scratch("program");
+        let status = Command::new("cc")
+            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2"])
+            .args(["-pthread", "-o"])
+            .arg(&program)
+            .arg(source("hosts.c"))
+            .status()
+            .expect("a C compiler, which linking Rust needs anyway");
+        assert!(status.success());
+        program
+    })
+}
+
+/// A shell in a user's and a network's namespaces of its own.
+pub fn alone() -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after", "5", "240"]).args([
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--net",
+        "--",
+        "sh",
+    ]);
+    command
+}
+
+pub fn may_have_hosts() -> bool {
+    let wants =
+        "ip link add eth0 type veth peer name eth1 && unshare --net true && nsenter --version";
+    let mut command = alone();
+    command
+        .args(["-c", wants])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let may = command.status().is_ok_and(|status| status.success());
+    if !may {
+        eprintln!("SKIP: namespaces, veth or iproute2 are not to be had here");
+    }
+    may
+}
+
+/// What a run says, and how many processes have had connections that were taken over.
+pub struct Run {
+    /// The client, and how a program has ended that has not ended well.
+    pub said: String,
+    /// Processes of which connections were taken over.
+    pub upgraded: usize,
+}
+
+/// Runs both programs with these settings, which begin when their connection is taken over if it
+/// will be.
+pub fn run(
+    mode: &str,
+    rounds: u32,
+    settings: &str,
+    is_taken_over: bool,
+    with: Option<&str>,
+) -> Run {
+    let counters = scratch("counters");
+    let _ = fs::remove_file(&counters);
+    let library = libraries().join("libferriband_sdp.so");
+    let environment = format!(
+        "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} TAKEN_OVER={} {settings}",
+        library.display(),
+        counters.display(),
+        u8::from(is_taken_over),
+    );
+    let program = program().display();
+    let server = format!("exec env {environment} {program} server 17080 {mode} {rounds}");
+    let client = format!("exec env {environment} {program} client 192.0.2.2 17080 {mode} {rounds}");
+    let output: Output = alone()
+        .arg(source("two_hosts.sh"))
+        .env("SERVER", server)
+        .env("CLIENT", client)
+        .env("FERRIBAND", with.unwrap_or_default())
+        .output()
+        .expect("a shell");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{mode}: {}: {said}{errors}",
+        output.status
+    );
+    let counted = fs::read_to_string(&counters).unwrap_or_default();
+    let _ = fs::remove_file(&counters);
+    // shown with what fails
+    eprintln!("{mode} {settings}: {said}{errors}");
+    let lines = counted
+        .lines()
+        .filter(|line| line.contains("\"upgraded\":"));
+    let upgraded = lines.filter(|line| !line.contains("\"upgraded\":0"));
+    Run {
+        said,
+        upgraded: upgraded.count(),
+    }
+}
+
+/// The part of the client's bytes that went by TCP, in percent; all came back, and both programs
+/// ended well.
+pub fn by_tcp(said: &str) -> u32 {
+    let part = said.split_once("all came back, ").and_then(|(_, rest)| {
+        let (percent, rest) = rest.split_once("% by tcp\n")?;
+        rest.is_empty().then(|| percent.parse().ok())?
+    });
+    part.unwrap_or_else(|| panic!("{said}"))
+}
