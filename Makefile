@@ -32,13 +32,19 @@ RELEASE_PACKAGES = git cmake ninja-build gcc libc6-dev pkg-config python3-dev cy
 # Arguments of `make interop`, for example INTEROP='--only rping'; see cargo xtask interop --help.
 INTEROP ?=
 
-# What other people's suites of sockets are run with: CPython's tests of the installed python3, redis's with its binaries.
-SDP_PACKAGES = $(shell /usr/bin/python3 -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])' 2>/dev/null) redis-tools tcl
+# What other people's suites of sockets are run with: CPython's tests of the installed python3, redis's, memcached's and PostgreSQL's with
+# their installed binaries; what curl's, libuv's and libevent's are built with. node's want a node of the version of Debian's source package.
+SDP_PACKAGES = $(shell /usr/bin/python3 -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])' 2>/dev/null) redis-tools tcl memcached perl $(POSTGRES_PACKAGES) $(BUILD_PACKAGES) make cmake autoconf automake libtool libssl-dev zlib1g-dev
+POSTGRES_PACKAGES = postgresql postgresql-server-dev-all
+# Programs that are run at both ends, see scripts/sdp-programs.
+SDP_PROGRAMS_PACKAGES = redis-tools nginx apache2 apache2-utils haproxy curl openssl gunicorn openssh-server openssh-client iperf3 socat openbsd-inetd systemd iproute2 nodejs default-jdk-headless golang-go gcc libc6-dev $(POSTGRES_PACKAGES)
 # The modules that Debian's nginx is configured with, which nginx-tests load in each test.
 NGINX_PACKAGES = nginx perl libnginx-mod-http-geoip libnginx-mod-http-image-filter libnginx-mod-http-perl libnginx-mod-http-xslt-filter libnginx-mod-mail libnginx-mod-stream libnginx-mod-stream-geoip
-# Arguments of `make test-sdp`, for example FOR_SDP='cpython:test_socket'; the git directory of nginx-tests, which no package has.
+# Arguments of `make test-sdp`, for example FOR_SDP='cpython:test_socket' or '--git libuv=GIT libuv'; the git directory of nginx-tests, which no package has.
 FOR_SDP ?=
 NGINX_TESTS ?=
+# Arguments of `make test-sdp-programs`.
+PROGRAMS ?=
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 FERRIBAND = $(TARGET)/release/ferriband
@@ -52,7 +58,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-sdp-hosts test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -91,7 +97,11 @@ test-mpi: build ## run mpi4py's own tests on Ferriband's MPI at 1 to 4 and at 8 
 
 test-sdp: build ## run other people's tests of sockets plain and under `ferriband sdp run`, and name those that fail only under it (FOR_SDP='--patient cpython redis:unit/protocol'; NGINX_TESTS=GIT)
 	$(need) $(SDP_PACKAGES) $(if $(NGINX_TESTS),$(NGINX_PACKAGES))
-	@FERRIBAND=$(FERRIBAND) scripts/sdp-tests $(if $(NGINX_TESTS),--nginx-tests $(NGINX_TESTS)) $(FOR_SDP) || [ $$? -eq 77 ]
+	@FERRIBAND=$(FERRIBAND) scripts/sdp-tests $(if $(NGINX_TESTS),--git nginx=$(NGINX_TESTS)) $(FOR_SDP) || [ $$? -eq 77 ]
+
+test-sdp-programs: build ## run servers and clients of others under `ferriband sdp run` at both ends and check what they answer (PROGRAMS='redis postgres')
+	$(need) $(SDP_PROGRAMS_PACKAGES)
+	@FERRIBAND=$(FERRIBAND) scripts/sdp-programs $(PROGRAMS) || [ $$? -eq 77 ]
 
 test-sdp-hosts: ## run TCP programs between two network namespaces by queue pairs
 	$(need) $(BUILD_PACKAGES) iproute2
