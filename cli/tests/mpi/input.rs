@@ -186,7 +186,8 @@ fn what_is_typed_goes_to_the_rank_that_reads_or_stays() {
     let seen = on_terminal("$M -n 2 true; read x; echo got $x", "first\n");
     assert!(seen.ends_with("got first\n"), "{seen}");
     let seen = on_terminal(
-        "$M -n 2 sh -c 'read x && echo rank got $x'; read x; echo then $x",
+        // the other rank reads nothing, and is not to end the job before the first has read
+        "$M -n 2 sh -c 'read x && echo rank got $x; true'; read x; echo then $x",
         "first\nsecond\n",
     );
     assert!(

@@ -2,7 +2,7 @@
 //!
 //! Must not know: how it hears of what it is told.
 
-use crate::memory::{Kernel, Shared, Way, Word};
+use crate::memory::Kernel;
 use crate::reader::Reader;
 use crate::writer::Writer;
 use ferriband_sdp_proto::change::Phase;
@@ -52,16 +52,15 @@ impl<K: Kernel> Service<'_, K> {
     /// Before the last close of the socket. When the kernel has closed it, the peer finds what it
     /// has not read, and is reset if this side has left something unread, as by TCP.
     ///
-    /// It does not wait for a peer that has not begun to go back. One that has may have copied what
-    /// was read here: that is passed over, or the kernel would take it for unread.
+    /// A peer that has not begun to go back is neither asked to nor waited for. One that has may
+    /// have copied what was read here: that is passed over, or the kernel would take it for unread.
     pub fn may_close(&self) -> Closing {
         let reader = Reader(self.0);
-        if reader.give_up() == Ok(false) {
-            // the lock's release has fenced: a peer that goes back from here on sees what was read
-            let phase = self.0.load(Word::Shared(Way::In, Shared::Phase));
-            if phase != Phase::Sdp as u64 {
-                return Closing::Wait;
-            }
+        let is_sdp = || reader.phase() == Phase::Sdp;
+        // the lock's release fences: a peer that goes back from here on sees what was read
+        let stays = is_sdp() && reader.lock().map(drop).is_some() && is_sdp();
+        if !stays && reader.give_up() == Ok(false) && !is_sdp() {
+            return Closing::Wait;
         }
         // what is still to be copied by a peer that goes back, the kernel will not have read
         let resets = reader.leaves_unread();

@@ -287,6 +287,8 @@ fn a_close_waits_for_a_peer_that_goes_back_only() {
     assert_eq!(receive(&r), bytes(b"s"));
     assert_eq!(Service(&r).may_close(), Closing::Close);
     assert_eq!(r.word(Word::Own(Own::ReceiveLock)), 0);
+    // and the peer is not asked for anything
+    assert_eq!(r.word(Word::Shared(Way::In, Shared::Recall)), 0);
     let (w2, r2) = over(b"");
     w2.store(Word::Shared(Way::Out, Shared::Phase), Phase::Back as u64);
     assert_eq!(Service(&r2).may_close(), Closing::Wait);
