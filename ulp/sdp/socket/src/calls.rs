@@ -339,7 +339,11 @@ pub fn take_error(call: Call<'_, '_>) -> Option<i32> {
 /// The kernel has told an error of the connection's to a call that has answered with bytes: the
 /// program's next call is told.
 pub fn tell_again(call: Call<'_, '_>, errno: i32) {
-    if !matches!(errno, libc::EAGAIN | libc::EINTR | libc::EIO | libc::EBADF) {
+    let of_path = matches!(
+        errno,
+        libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH
+    );
+    if of_path || matches!(errno, libc::ECONNRESET | libc::EPIPE) {
         Writer(&call).put_error_back(Errno(errno));
     }
 }
