@@ -4,6 +4,8 @@
  *   sdp_peer squat PORT            takes the first name of the port's negotiation, and says nothing
  * The server and the squatter end when their input does. */
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -42,14 +44,17 @@ static int serve(int listener)
     struct pollfd polled[64] = {{.fd = 0, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
     int count = 2;
     char bytes[4096];
+    /* another process that has the listener may accept what this one was told of */
+    check(fcntl(listener, F_SETFL, O_NONBLOCK) == 0, "fcntl");
     for (;;) {
         check(poll(polled, count, -1) > 0, "poll");
         if (polled[0].revents)
             return 0;
         if (polled[1].revents && count < 64) {
             polled[count].fd = accept(listener, NULL, NULL);
-            check(polled[count].fd >= 0, "accept");
-            polled[count++].events = POLLIN;
+            check(polled[count].fd >= 0 || errno == EAGAIN, "accept");
+            if (polled[count].fd >= 0)
+                polled[count++].events = POLLIN;
         }
         for (int at = 2; at < count; at++) {
             if (!polled[at].revents)
