@@ -32,15 +32,17 @@ RELEASE_PACKAGES = git cmake ninja-build gcc libc6-dev pkg-config python3-dev cy
 # Arguments of `make interop`, for example INTEROP='--only rping'; see cargo xtask interop --help.
 INTEROP ?=
 
-# What other people's suites of sockets are run with: CPython's tests of the installed python3, redis's, memcached's and PostgreSQL's with
-# their installed binaries; what curl's, libuv's and libevent's are built with. node's want a node of the version of Debian's source package.
+# What other people's suites of sockets are run with: CPython's tests of the installed python3,
+# redis's, memcached's and PostgreSQL's with their installed binaries; what curl's, libuv's and
+# libevent's are built with. node's want a node of the version of Debian's source package.
 SDP_PACKAGES = $(shell /usr/bin/python3 -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])' 2>/dev/null) redis-tools tcl memcached perl $(POSTGRES_PACKAGES) $(BUILD_PACKAGES) make cmake autoconf automake libtool libssl-dev zlib1g-dev
 POSTGRES_PACKAGES = postgresql postgresql-server-dev-all
 # Programs that are run at both ends, see scripts/sdp-programs.
 SDP_PROGRAMS_PACKAGES = redis-tools nginx apache2 apache2-utils haproxy curl openssl gunicorn openssh-server openssh-client iperf3 socat openbsd-inetd systemd iproute2 nodejs default-jdk-headless golang-go gcc libc6-dev $(POSTGRES_PACKAGES)
 # The modules that Debian's nginx is configured with, which nginx-tests load in each test.
 NGINX_PACKAGES = nginx perl libnginx-mod-http-geoip libnginx-mod-http-image-filter libnginx-mod-http-perl libnginx-mod-http-xslt-filter libnginx-mod-mail libnginx-mod-stream libnginx-mod-stream-geoip
-# Arguments of `make test-sdp`, for example FOR_SDP='cpython:test_socket' or '--git libuv=GIT libuv'; the git directory of nginx-tests, which no package has.
+# Arguments of `make test-sdp`, for example FOR_SDP='cpython:test_socket' or '--git libuv=GIT
+# libuv'; the git directory of nginx-tests, which no package has.
 FOR_SDP ?=
 NGINX_TESTS ?=
 # Arguments of `make test-sdp-programs`.

@@ -23,7 +23,8 @@ CPYTHON = [
 ]
 
 
-# Tests of CPython that wait for ever on some machines, plain, and with them all that would come after them.
+# Tests of CPython that wait for ever on some machines, plain, and with them all that would come
+# after them.
 LEFT_OUT = {"ThreadedVSOCKSocketStreamTest": "needs a machine whose vsock reaches itself"}
 
 

@@ -19,7 +19,8 @@ class Nginx:
 
     def run(self, unit, before, place, variables):
         out = os.path.join(place, "log")
-        # Workers of root's nginx are root's, too: the directory of a test is readable for nobody else.
+        # Workers of root's nginx are root's, too: the directory of a test is readable for nobody
+        # else.
         globals_ = {"TEST_NGINX_GLOBALS": "user root;"} if os.getuid() == 0 else {}
         variables = dict(variables, TEST_NGINX_BINARY=NGINX, TEST_NGINX_MODULES=NGINX_MODULES, **globals_)
         status = execute([*before, "perl", "-I", "lib", unit], out, self.tree, variables)

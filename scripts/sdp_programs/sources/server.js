@@ -1,4 +1,5 @@
-// Answers each request with its body, reversed, from one of so many workers, or from the only process.
+// Answers each request with its body, reversed, from one of so many workers, or from the only
+// process.
 const cluster = require('cluster');
 const http = require('http');
 

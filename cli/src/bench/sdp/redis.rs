@@ -11,8 +11,8 @@ use std::process::Command;
 
 const SERVER: &str = "redis-server";
 const BENCHMARK: &str = "redis-benchmark";
-/// The same program as the server, which takes its name for what it is to be. Debian's redis-tools
-/// have it without a service.
+/// redis's program under the name that Debian's redis-tools install it by, without a service. It is
+/// the server if its argv[0] says so.
 const CHECK: &str = "redis-check-rdb";
 
 /// Whether both programs are there.

@@ -1,8 +1,8 @@
 //! How a process sleeps and another process of its host wakes it.
 //!
 //! Owns: eventfds ([`Event`]), which poll(2) and epoll(7) can watch; futexes ([`wait`], [`wake`]),
-//! which need no descriptor. Must not know: what is waited for, and how long it pays to poll before a
-//! sleep.
+//! which need no descriptor. Must not know: what is waited for, and how long it pays to poll before
+//! a sleep.
 //!
 //! A waker stores data and then looks whether the other process sleeps; the sleeper says that it
 //! sleeps and then looks for data. Both need a full fence between their two steps, or each may miss

@@ -604,8 +604,8 @@ impl<K: Kernel> Reader<'_, K> {
         self.own(Own::Ended) & SHUT == 0 && self.own(Own::Head) != self.0.load(tail)
     }
 
-    /// The kernel has no more: the stream's end, or an error that the program has not had. A copy of
-    /// this side's that has taken the error from the kernel keeps it before it leaves the lock.
+    /// The kernel has no more: the stream's end, or an error that the program has not had. A copy
+    /// of this side's that has taken the error from the kernel keeps it before it leaves the lock.
     #[cold]
     fn end(&self, left_unread: bool) -> Received {
         drop(Writer(self.0).lock());

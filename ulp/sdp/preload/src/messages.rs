@@ -1,4 +1,5 @@
-//! Calls that move messages: of parts, with descriptors that go to other processes, several at once.
+//! Calls that move messages: of parts, with descriptors that go to other processes, several at
+//! once.
 
 use crate::moving::{Answer, MOST_PARTS, end, receives, refused, send_parts, vector, vector_mut};
 use crate::{only_by_kernel, only_by_kernel_for, real, set_errno, stream};

@@ -317,7 +317,8 @@ pub fn received_by_kernel(call: Call<'_, '_>) {
 }
 
 /// Before the last close of the connection's socket: whether the kernel may close it, which resets
-/// the connection then if TCP would: not where somebody else may hold it. False: again after the next news.
+/// the connection then if TCP would: not where somebody else may hold it. False: again after the
+/// next news.
 pub fn may_close(call: Call<'_, '_>) -> bool {
     let closing = Service(&call).may_close();
     if closing == Closing::Reset && !call.link().is_given_away() {

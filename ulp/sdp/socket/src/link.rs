@@ -114,8 +114,8 @@ impl<'a> Link<'a> {
         let _ = self.kept.set(socket);
     }
 
-    /// Before the program's last number of the socket is closed, which nothing keeps: calls that are
-    /// in progress end.
+    /// Before the program's last number of the socket is closed, which nothing keeps: calls that
+    /// are in progress end.
     pub(crate) fn lose(&self) {
         self.is_lost.store(true, Ordering::Release);
     }

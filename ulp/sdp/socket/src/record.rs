@@ -16,8 +16,8 @@ pub struct Record {
     pub(crate) state: AtomicU64,
     /// Not 0: the connection stays TCP, or goes back to it.
     pub(crate) stays: AtomicU64,
-    /// Not 0: processes that do not take part may hold the socket, so its last close here may not be
-    /// its last.
+    /// Not 0: processes that do not take part may hold the socket, so its last close here may not
+    /// be its last.
     pub(crate) strangers: AtomicU64,
     /// The only holder: its number in the upper half, how often it had forked in the lower. 0:
     /// there may be several.

@@ -10,8 +10,8 @@ use ferriband_sdp_local::Shared;
 pub const SLOTS: u64 = 64;
 /// Bytes of a ring.
 pub const RING_BYTES: u64 = 64 << 10;
-/// Bytes that a ring to another host or network namespace holds: what an empty TCP socket takes in any case, for such a
-/// connection's buffer grows only while TCP carries it.
+/// Bytes that a ring to another host or network namespace holds: what an empty TCP socket takes in
+/// any case, for such a connection's buffer grows only while TCP carries it.
 pub const NARROW_BYTES: u64 = 32 << 10;
 /// Bytes of a segment.
 pub const LENGTH: u64 = RINGS + SLOTS * 2 * RING_BYTES;

@@ -247,8 +247,8 @@ impl Learner {
         }
     }
 
-    /// How long a look is that begins at this time, with a wait, after so many calls that have moved
-    /// bytes.
+    /// How long a look is that begins at this time, with a wait, after so many calls that have
+    /// moved bytes.
     fn time(&mut self, now: u64, moved: u32) -> u64 {
         let work = AWAY_AT_WORK + u64::from(moved) * CALL;
         if self.woke != 0 && now.saturating_sub(self.woke) > work {

@@ -22,8 +22,8 @@ pub enum FlowKind {
 }
 
 impl FlowKind {
-    /// As [`FlowKind::config`], of a side that takes part in zero copy. In *nic* that takes a second
-    /// queue pair.
+    /// As [`FlowKind::config`], of a side that takes part in zero copy. In *nic* that takes a
+    /// second queue pair.
     pub fn config_with_offers(self, buffers: u16, buffer_bytes: u32) -> Config {
         let mut config = self.config(buffers, buffer_bytes);
         if let Flow::Nic { offers, .. } = &mut config.flow {

@@ -28,7 +28,8 @@ static void *sends(void *argument)
     return NULL;
 }
 
-/* Closes the number amid the call, and gives it to another descriptor. Gives the connection's other number, if it has one. */
+/* Closes the number amid the call, and gives it to another descriptor. Gives the connection's other
+ * number, if it has one. */
 static int closes(struct call *call, void *(*does)(void *), int has_other)
 {
     int other = open("/dev/null", O_RDWR | O_CLOEXEC), kept = has_other ? dup(call->fd) : -1, none;

@@ -104,6 +104,19 @@ pub struct Run {
     pub upgraded: usize,
 }
 
+impl Run {
+    /// The server was killed, and the client was told of it as by TCP.
+    pub fn tells_of_death(&self) {
+        let told = ["Connection reset by peer\n", "Broken pipe\n"];
+        let is_told = told.iter().any(|told| self.said.contains(told));
+        assert!(
+            is_told && self.said.contains("the server: 137"),
+            "{}",
+            self.said
+        );
+    }
+}
+
 /// Runs both programs with these settings, which begin when their connection is taken over if it
 /// will be.
 pub fn run(

@@ -5,8 +5,8 @@
 //!
 //! In *nic* a message waits behind bytes that the peer does not read. What answers the other stream
 //! may not, and neither may RDMA READs: each side would wait for the other. So there is a second
-//! queue pair, [`Pair::Offers`], by which all of zero copy travels. Its receives are posted again at
-//! once, whatever the program reads.
+//! queue pair, [`Pair::Offers`], by which all of zero copy travels. Its receives are posted again
+//! at once, whatever the program reads.
 
 use super::config::{CONTROL_WORKS, OFFER_RECEIVES};
 use super::sequence::Sequence;

@@ -498,11 +498,7 @@ fn numbers_that_cannot_be_are_refused() {
 #[test]
 fn an_offer_is_read_in_parts_and_its_rest_refused() {
     let mut sides = pair(config(Flow::Credit, 8, 100));
-    let advert = Advert {
-        length_bytes: 1000,
-        rkey: RKey(7),
-        virtual_address: 5000,
-    };
+    let advert = advert(1000);
     sides[0].send(10);
     assert!(sides[0].machine.may_offer());
     sides[0].machine.offer(advert);
@@ -543,11 +539,7 @@ fn an_offer_is_read_in_parts_and_its_rest_refused() {
 fn an_offer_that_is_taken_back_is_over_when_the_peer_says_so() {
     let flow = Flow::Ring { receives: 8 };
     let mut sides = pair(config(flow, 8, 100));
-    let advert = Advert {
-        length_bytes: 1000,
-        rkey: RKey(7),
-        virtual_address: 5000,
-    };
+    let advert = advert(1000);
     // before it was sent
     sides[0].machine.offer(advert);
     sides[0].machine.cancel_offer();
@@ -574,11 +566,7 @@ fn an_offer_that_is_taken_back_is_over_when_the_peer_says_so() {
 #[test]
 fn an_offer_is_taken_back_with_the_last_credit() {
     let mut sides = pair(config(Flow::Credit, 8, 100));
-    let advert = Advert {
-        length_bytes: 1000,
-        rkey: RKey(7),
-        virtual_address: 5000,
-    };
+    let advert = advert(1000);
     sides[1].machine.offer(advert);
     sides[1].poll();
     carry_all(&mut sides);
@@ -594,6 +582,14 @@ fn an_offer_is_taken_back_with_the_last_credit() {
     sides[0].poll();
     carry_all(&mut sides);
     assert_eq!(sides[0].machine.take_offer(), Some(0));
+}
+
+fn advert(length_bytes: u32) -> Advert {
+    Advert {
+        length_bytes,
+        rkey: RKey(7),
+        virtual_address: 5000,
+    }
 }
 
 fn nic_with_offers(offers: bool) -> Config {
@@ -614,11 +610,7 @@ fn in_nic_answers_do_not_wait_behind_bytes_that_nobody_reads() {
         while carry_by(Pair::Stream, &mut sides, 0) {}
     }
     assert!(!sides[0].sent.is_empty() && sides[1].receives == 0);
-    let advert = Advert {
-        length_bytes: 1000,
-        rkey: RKey(7),
-        virtual_address: 5000,
-    };
+    let advert = advert(1000);
     sides[1].machine.offer(advert);
     sides[1].poll();
     carry_all(&mut sides);
@@ -642,11 +634,7 @@ fn in_nic_answers_do_not_wait_behind_bytes_that_nobody_reads() {
 fn in_nic_an_offer_that_overtakes_bytes_is_read_behind_them() {
     let mut sides = pair(nic_with_offers(true));
     assert_eq!(sides[0].send(150), 150);
-    sides[0].machine.offer(Advert {
-        length_bytes: 10,
-        rkey: RKey(7),
-        virtual_address: 5000,
-    });
+    sides[0].machine.offer(advert(10));
     sides[0].poll();
     assert!(carry_by(Pair::Offers, &mut sides, 0));
     assert_eq!(sides[1].machine.fetchable(), None);
@@ -689,11 +677,7 @@ fn in_nic_nothing_is_offered_to_a_peer_without_a_second_queue_pair() {
         assert_eq!(&bytes[data_at..length], data);
         side.handle_message(Pair::Offers, &bytes[..length], length as u32)
     };
-    let advert = Advert {
-        length_bytes: 10,
-        rkey: RKey(7),
-        virtual_address: 5000,
-    };
+    let advert = advert(10);
     let offer = |data| Body::SrcAvail { advert, data };
     assert_eq!(told(offer(&[0, 0, 0, 9]), &[0, 0, 0, 9]), Ok(()));
     let far = told(offer(&[0, 0, 4, 0]), &[0, 0, 4, 0]);
@@ -744,11 +728,7 @@ fn what_a_standard_peer_asks_for_is_answered() {
     let half = ConnectionHalf::Send;
     give(&mut side, 4, none, change(half, TransferMode::Buffered)).expect("allowed");
     assert!(!side.machine.may_offer());
-    let advert = Advert {
-        length_bytes: 1000,
-        rkey: RKey(7),
-        virtual_address: 5000,
-    };
+    let advert = advert(1000);
     let sink = Body::SinkAvail {
         advert,
         non_discards: 0,

@@ -8,7 +8,8 @@ use ferriband_sdp_wire::{Advert, Message, MessageSeq, Mid, ParseError};
 /// Bytes of the longest header that a machine writes.
 pub const HEAD_BYTES: usize = 64;
 
-/// The number of a work of a queue pair's send queue. Works of one complete in the order of their numbers.
+/// The number of a work of a queue pair's send queue. Works of one complete in the order of their
+/// numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct WorkId(pub u64);
 

@@ -56,7 +56,7 @@ pub(super) struct World {
     pub(super) sides: [Side; 2],
     /// `wires[side]`: what that side sends.
     pub(super) wires: [Wire; 2],
-    /// The same by the second queue pair.
+    /// `offers[side]`: what that side sends by the second queue pair, of zero copy.
     pub(super) offers: [Wire; 2],
     /// How likely each of [`STEPS`] is.
     weights: [[u64; STEPS.len()]; 2],

@@ -13,6 +13,7 @@
 //! else. So who gets it learns nothing that its peer does not know.
 
 use super::message::Reason;
+use super::pair::Broken;
 use crate::diag::Diag;
 use crate::own::Own;
 use crate::raw::system_call;
@@ -64,6 +65,27 @@ impl Place {
     /// Why not.
     pub fn is_believed(&self) -> Result<(), Reason> {
         self.believe(&self.namespace).map(drop)
+    }
+
+    /// What a peer has given to prove its end: a ticket, and with the first its network namespace,
+    /// which is kept in `namespace`.
+    ///
+    /// # Errors
+    /// Other descriptors than these.
+    pub fn open(
+        &self,
+        fds: Vec<OwnedFd>,
+        namespace: &mut Option<Result<Namespace, Reason>>,
+    ) -> Result<(Own, Result<Namespace, Reason>), Broken> {
+        if fds.len() != 1 + usize::from(namespace.is_none()) {
+            return Err(Broken);
+        }
+        let mut fds = fds.into_iter().map(|fd| Own::hide(fd).map_err(|_| Broken));
+        let ticket = fds.next().ok_or(Broken)??;
+        if let Some(given) = fds.next() {
+            *namespace = Some(self.believe(&given?));
+        }
+        Ok((ticket, namespace.ok_or(Broken)?))
     }
 
     /// The namespace that a peer gives.

@@ -11,7 +11,6 @@ use crate::meet::message::{Message, Name, Packet, Reason};
 use crate::meet::pair::Broken;
 use crate::meet::place::{Namespace, Place};
 use crate::meet::{No, ends_number};
-use crate::own::Own;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -147,15 +146,7 @@ impl Partner {
     /// What it has given to prove that it holds a socket.
     fn open(&mut self, abroad: &Abroad, fds: Vec<OwnedFd>) -> Result<Result<Diag, Reason>, Broken> {
         let foreign = self.foreign.as_mut().ok_or(Broken)?;
-        if fds.len() != 1 + usize::from(foreign.namespace.is_none()) {
-            return Err(Broken);
-        }
-        let mut fds = fds.into_iter().map(|fd| Own::hide(fd).map_err(|_| Broken));
-        let ticket = fds.next().ok_or(Broken)??;
-        if let Some(namespace) = fds.next() {
-            foreign.namespace = Some(abroad.place.believe(&namespace?));
-        }
-        let namespace = foreign.namespace.ok_or(Broken)?;
+        let (ticket, namespace) = abroad.place.open(fds, &mut foreign.namespace)?;
         Ok(namespace.and_then(|namespace| namespace.diag(ticket)))
     }
 }

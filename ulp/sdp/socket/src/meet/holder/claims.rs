@@ -99,16 +99,7 @@ impl HolderService {
     ) -> Result<(), Broken> {
         let abroad = self.abroad.as_ref().ok_or(Broken)?;
         let foreign = guest.foreign.as_mut().ok_or(Broken)?;
-        let expected = 1 + usize::from(foreign.namespace.is_none());
-        if fds.len() != expected {
-            return Err(Broken);
-        }
-        let mut fds = fds.into_iter().map(|fd| Own::hide(fd).map_err(|_| Broken));
-        let ticket = fds.next().ok_or(Broken)??;
-        if let Some(namespace) = fds.next() {
-            foreign.namespace = Some(abroad.place.believe(&namespace?));
-        }
-        let namespace = foreign.namespace.ok_or(Broken)?;
+        let (ticket, namespace) = abroad.place.open(fds, &mut foreign.namespace)?;
         let uid = guest.uid;
         match self.judge_claim(uid, request, namespace, ticket, sockets) {
             Ok(cookie) => {
