@@ -12,7 +12,7 @@ use std::process::Command;
 const SERVER: &str = "redis-server";
 const BENCHMARK: &str = "redis-benchmark";
 /// redis's program under the name that Debian's redis-tools install it by, without a service. It is
-/// the server if its argv[0] says so.
+/// the server if the name it was started by says so.
 const CHECK: &str = "redis-check-rdb";
 
 /// Whether both programs are there.
