@@ -289,6 +289,11 @@ fn peers_that_are_killed_at_any_moment() {
 }
 
 #[test]
+fn a_peer_that_writes_any_bytes_into_the_segment() {
+    same("hostile", "");
+}
+
+#[test]
 fn a_peer_that_is_stopped() {
     same("mixed", "stopped");
 }
