@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::fault;
 use crate::text;
 use ferriband_attach::{DEFAULT_FABRIC, is_fabric_name};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -476,6 +477,17 @@ pub fn file_limit() -> Result<(), Failure> {
         )
         .remedy("raise the limit where it was set (ulimit -f)")),
         _ => Ok(()),
+    }
+}
+
+/// Makes room for so many descriptors, here and in processes started from here, as far as this
+/// process is allowed to.
+pub fn allow_descriptors(wanted: u64) {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |most| wanted.min(most)));
+        // it is lower than what is allowed
+        let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 

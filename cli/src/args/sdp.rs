@@ -75,6 +75,10 @@ pub enum SocketTraffic {
     Stream,
     /// A connection is made, a message goes there and comes back, and it is closed; then the next.
     Connections,
+    /// Many connections are made and kept, with some exchanges on each.
+    Many,
+    /// The same; what they cost while nothing moves is measured.
+    Idle,
     /// One process asks a server of lines, and sleeps until the answer has come.
     Requests,
 }

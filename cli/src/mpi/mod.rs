@@ -65,7 +65,7 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     }
     let mapping = mapping(&args.map_by);
     let places = Places::new(&cores, count, args.bind, &mapping);
-    ranks::allow_descriptors(count);
+    launch::allow_descriptors(u64::from(count) * 4 + 64);
     let share = Share::make(count)?;
     let mut input = Input::new(args.stdin, count)?;
     let signals = Signals::take()?;

@@ -350,19 +350,6 @@ pub fn cores() -> Result<Vec<usize>, Failure> {
         .collect())
 }
 
-/// Makes room for the descriptors of many ranks, as far as this process is allowed to.
-pub fn allow_descriptors(ranks: u32) {
-    let wanted = u64::from(ranks) * 4 + 64;
-    // SAFETY: a local structure.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < wanted {
-            limit.rlim_cur = wanted.min(limit.rlim_max);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
-}
-
 /// Children of ranks that outlive them become children of this process, which ends them.
 pub fn adopt_orphans() {
     // SAFETY: the call takes no memory.

@@ -7,9 +7,11 @@
 //! floor itself is not as much faster than TCP as is asked, 0.8 of what it is (the bound) is asked
 //! instead. The demonstration shows some of the rows ([`for_demo`]).
 
+mod many;
 pub mod pair;
 mod programs;
 mod redis;
+mod rows;
 mod server;
 
 use crate::args::{BenchArgs, SocketTraffic};
@@ -17,17 +19,16 @@ use crate::demo::programs::Figure;
 use crate::demo::show_figure;
 use crate::failure::Failure;
 use crate::floor::median;
-use crate::floor::ring::{self, Looking};
 use crate::launch;
 use crate::progress::Progress;
 use crate::sdp::LIBRARY;
 use crate::text::{Table, print_json, print_line};
-use clap::ValueEnum;
-use programs::Program;
+use many::Idle;
+use rows::{Row, Work, rows};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What part of the bound is asked, where that is less than the ratio.
@@ -72,194 +73,6 @@ impl Way {
 fn are_there(names: &[&str]) -> bool {
     let is_there = |name: &&str| launch::resolve(OsStr::new(name)).is_some();
     names.iter().all(is_there)
-}
-
-/// What is done in a row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Work {
-    Pair(SocketTraffic, usize),
-    /// Connections, and requests under way on each.
-    Redis(u32, u32),
-    /// A connection is made for one exchange of a message, and closed: too short for SDP.
-    Connections(usize),
-    Program(Program),
-}
-
-/// A row of the table.
-struct Row {
-    name: String,
-    work: Work,
-    settings: Settings,
-    /// At least so many times as fast as TCP.
-    asked: f64,
-}
-
-impl Row {
-    fn is_latency(&self) -> bool {
-        matches!(
-            self.work,
-            Work::Pair(SocketTraffic::Sleeping | SocketTraffic::Polled, _)
-        )
-    }
-
-    fn ways(&self, congestions: &[&'static str], busy: bool) -> Vec<Way> {
-        let pair = matches!(self.work, Work::Pair(..));
-        let own = pair || matches!(self.work, Work::Connections(_));
-        let tcp = congestions
-            .iter()
-            .filter(|_| own)
-            .map(|name| Way::Tcp(Some(name)));
-        let mut ways: Vec<Way> = tcp.collect();
-        if ways.is_empty() {
-            ways.push(Way::Tcp(None));
-        }
-        if !busy {
-            let has_unix = !matches!(self.work, Work::Program(_));
-            ways.extend(Some(Way::Unix).filter(|_| has_unix));
-            ways.extend(Some(Way::Floor).filter(|_| pair));
-        }
-        ways.push(Way::Sdp);
-        ways
-    }
-
-    /// A figure of this row: nanoseconds one way, or bytes, requests or connections in a second.
-    fn measure(&self, way: &Way) -> Result<Option<f64>, Failure> {
-        match (self.work, way) {
-            (Work::Pair(SocketTraffic::Stream, bytes), Way::Floor) => {
-                let few = ring::stream(bytes, 1000)?;
-                let Some(rate) = few else { return Ok(None) };
-                let messages = rate / bytes as f64 * FLOOR_NS / 1e9;
-                ring::stream(bytes, messages.max(1000.0) as u64)
-            }
-            (Work::Pair(traffic, bytes), Way::Floor) => {
-                let looking = match traffic {
-                    SocketTraffic::Polled => Looking::Always,
-                    _ if self.settings == NO_SPIN => Looking::Never,
-                    _ => Looking::AWhile,
-                };
-                let few = ring::ping_pong_ns(bytes, 500, looking)?;
-                let Some(ns) = few else { return Ok(None) };
-                let rounds = (FLOOR_NS / ns / 2.0).max(500.0) as u64;
-                ring::ping_pong_ns(bytes, rounds, looking)
-            }
-            (Work::Connections(_), Way::Floor) => Ok(None),
-            (Work::Connections(bytes), way) => {
-                by_socket(SocketTraffic::Connections, bytes, way, self.settings).map(Some)
-            }
-            (Work::Pair(traffic, bytes), way) => {
-                by_socket(traffic, bytes, way, self.settings).map(Some)
-            }
-            (Work::Redis(connections, pipeline), way) => {
-                redis::requests(way, self.settings, connections, pipeline).map(Some)
-            }
-            (Work::Program(program), way) => program.measure(way, self.settings).map(Some),
-        }
-    }
-}
-
-/// Two processes of this program, with the environment of the way.
-fn by_socket(
-    traffic: SocketTraffic,
-    bytes: usize,
-    way: &Way,
-    settings: Settings,
-) -> Result<f64, Failure> {
-    let failed = |error: std::io::Error| Failure::io("run", "socket-pair", &error);
-    let traffic = traffic.to_possible_value().expect("each has a name");
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command
-        .args(["socket-pair", traffic.get_name()])
-        .args(["--bytes", &bytes.to_string()])
-        .envs(way.environment(settings)?);
-    match way {
-        Way::Unix => command.arg("--unix"),
-        Way::Tcp(Some(name)) => command.args(["--congestion", name]),
-        _ => &mut command,
-    };
-    let output = command.output().map_err(failed)?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    said.trim().parse().map_err(|_| {
-        let error = String::from_utf8_lossy(&output.stderr);
-        Failure::new(format!("two processes by {way:?}: {}", error.trim()))
-    })
-}
-
-/// All rows, as far as their programs are there.
-fn rows() -> Vec<Row> {
-    let mut rows = Vec::new();
-    let row = |name: String, work, asked| Row {
-        name,
-        work,
-        settings: DEFAULTS,
-        asked,
-    };
-    for bytes in [1, 64, 1024] {
-        let polled = Work::Pair(SocketTraffic::Polled, bytes);
-        rows.push(row(format!("ping-pong {bytes} B, both poll"), polled, 8.0));
-        let sleeping = Work::Pair(SocketTraffic::Sleeping, bytes);
-        rows.push(row(format!("ping-pong {bytes} B, blocking"), sleeping, 4.0));
-        rows.push(Row {
-            settings: NO_SPIN,
-            ..row(
-                format!("ping-pong {bytes} B, blocking, spin = 0"),
-                sleeping,
-                1.4,
-            )
-        });
-    }
-    for (bytes, name, asked) in [
-        (1, "1 B", 6.0),
-        (64, "64 B", 4.0),
-        (1 << 10, "1 KiB", 2.0),
-        (4 << 10, "4 KiB", 1.2),
-        (64 << 10, "64 KiB", 1.2),
-        (256 << 10, "256 KiB", 1.5),
-        (1 << 20, "1 MiB", 1.5),
-    ] {
-        rows.push(row(
-            format!("stream of {name}"),
-            Work::Pair(SocketTraffic::Stream, bytes),
-            asked,
-        ));
-    }
-    rows.push(row(
-        "connect, 64 B there and back, close".to_owned(),
-        Work::Connections(64),
-        0.9,
-    ));
-    if redis::is_there() {
-        for (connections, pipeline, asked) in
-            [(1, 1, 2.0), (1, 16, 1.3), (50, 1, 1.6), (50, 16, 1.2)]
-        {
-            let name = format!("redis GET, SET, c{connections} P{pipeline}");
-            rows.push(row(name, Work::Redis(connections, pipeline), asked));
-        }
-    }
-    let nginx = |bytes, closes, caches| Program::Nginx {
-        bytes,
-        closes,
-        caches,
-    };
-    let programs = [
-        ("nginx 100 B, keep-alive", nginx(100, false, false), 1.2),
-        ("nginx 100 B, open_file_cache", nginx(100, false, true), 1.4),
-        ("nginx 1 MiB", nginx(1 << 20, false, false), 1.0),
-        (
-            "nginx 100 B, Connection: close",
-            nginx(100, true, false),
-            0.95,
-        ),
-        ("memcached c1", Program::Memcached, 1.4),
-        ("iperf3", Program::Iperf3, 1.0),
-        ("node echo", Program::Node, 1.2),
-    ];
-    let there = programs
-        .into_iter()
-        .filter(|(_, program, _)| program.is_there());
-    rows.extend(
-        there.map(|(name, program, asked)| row(name.to_owned(), Work::Program(program), asked)),
-    );
-    rows
 }
 
 /// Threads that compute as long as this lives.
@@ -337,13 +150,18 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     let rounds = args.rounds();
     let outcomes = measure(&rows, rounds, args.busy);
-    report(&outcomes, rounds, args.json.json)?;
-    Ok(
-        match outcomes.iter().all(|outcome| outcome.verdict != "FAIL") {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        },
-    )
+    let keeps_many = |row: &Row| matches!(row.work, Work::Many(_));
+    let idle = match !args.busy && rows.iter().any(keeps_many) {
+        true => Some(many::idle()?),
+        false => None,
+    };
+    report(&outcomes, idle, rounds, args.json.json)?;
+    let well = outcomes.iter().all(|outcome| outcome.verdict != "FAIL")
+        && idle.is_none_or(|idle| idle.is_little());
+    Ok(match well {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// Measures rows in interleaved rounds, on a machine that computes meanwhile if it is to be busy.
@@ -470,9 +288,9 @@ fn judge(row: &Row, ways: &[Way], samples: &[Vec<f64>], problem: Option<String>)
         name: row.name.clone(),
         unit: match row.work {
             Work::Pair(SocketTraffic::Stream, _) => "bytes/s",
-            Work::Pair(..) => "ns",
+            Work::Pair(..) | Work::RedisTime(..) => "ns",
             Work::Redis(..) => "requests/s",
-            Work::Connections(_) => "connections/s",
+            Work::Connections(_) | Work::Many(_) => "connections/s",
             Work::Program(program) => program.unit(),
         },
         tcp: middle(tcp),
@@ -500,9 +318,14 @@ fn show(unit: &str, value: Option<f64>) -> String {
     }
 }
 
-fn report(outcomes: &[Outcome], rounds: usize, json: bool) -> Result<(), Failure> {
+fn report(
+    outcomes: &[Outcome],
+    idle: Option<Idle>,
+    rounds: usize,
+    json: bool,
+) -> Result<(), Failure> {
     if json {
-        return print_json(&outcomes);
+        return print_json(&serde_json::json!({ "rows": outcomes, "idle": idle }));
     }
     let header = [
         "what",
@@ -538,6 +361,19 @@ fn report(outcomes: &[Outcome], rounds: usize, json: bool) -> Result<(), Failure
         if let Some(problem) = &outcome.problem {
             print_line(&format!("\n{}: {problem}", outcome.name))?;
         }
+    }
+    if let Some(idle) = idle {
+        let Idle {
+            connections,
+            upgraded,
+            kib,
+            percent,
+        } = idle;
+        let verdict = if idle.is_little() { "PASS" } else { "FAIL" };
+        print_line(&format!(
+            "\n{connections} idle connections, {upgraded} by SDP: {kib:.1} KiB each at both ends together (asked: at most {}), {percent:.1} % of a core (asked: none): {verdict}",
+            many::MOST_KIB
+        ))?;
     }
     print_line(&format!(
         "\nmedians of {rounds} rounds; a ratio says how many times as fast as TCP, median of the rounds' own; the bound is the floor's; asked is at most 0.8 of it"

@@ -4,6 +4,7 @@
 //! Owns: the loops. Must not know: what carries the bytes. The first process listens and measures,
 //! and starts the second one with its own environment.
 
+use super::many;
 use crate::args::{SocketPairArgs, SocketTraffic};
 use crate::failure::Failure;
 use crate::text::print_line;
@@ -25,7 +26,7 @@ const BATCH: u32 = 16;
 const BUFFER: usize = 64 << 10;
 
 /// A connected socket.
-trait Stream: Read + Write {
+pub(super) trait Stream: Read + Write {
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
 }
 
@@ -45,20 +46,24 @@ impl Stream for UnixStream {
 pub fn command(args: &SocketPairArgs) -> Result<ExitCode, Failure> {
     let failed = |error: io::Error| Failure::io("measure by", "a socket", &error);
     let figure = match &args.peer {
-        Some(peer) if args.traffic == SocketTraffic::Requests => requests(args, peer).map(Some),
+        Some(peer) if args.traffic == SocketTraffic::Requests => {
+            requests(args, peer).map(|rate| Some(rate.to_string()))
+        }
         Some(peer) => second(args, peer).map(|()| None),
         None => first(args).map(Some),
     };
     if let Some(figure) = figure.map_err(failed)? {
-        print_line(&figure.to_string())?;
+        print_line(&figure)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Listens, starts the second process, measures.
-fn first(args: &SocketPairArgs) -> io::Result<f64> {
-    if args.traffic == SocketTraffic::Connections {
-        return first_of_many(args);
+fn first(args: &SocketPairArgs) -> io::Result<String> {
+    match args.traffic {
+        SocketTraffic::Connections => return Ok(first_of_short(args)?.to_string()),
+        SocketTraffic::Many | SocketTraffic::Idle => return many::first(args),
+        _ => {}
     }
     let (mut child, mut stream): (Child, Box<dyn Stream>) = if args.unix {
         let name = format!("ferriband-socket-pair-{}", std::process::id());
@@ -76,13 +81,13 @@ fn first(args: &SocketPairArgs) -> io::Result<f64> {
     let figure = measure(&mut *stream, args)?;
     drop(stream);
     match child.wait()?.success() {
-        true => Ok(figure),
+        true => Ok(figure.to_string()),
         false => Err(io::Error::other("the second process failed")),
     }
 }
 
 /// Serves one connection after the other; gives how many in a second.
-fn first_of_many(args: &SocketPairArgs) -> io::Result<f64> {
+fn first_of_short(args: &SocketPairArgs) -> io::Result<f64> {
     let name = format!("ferriband-socket-pair-{}", std::process::id());
     let (address, mut accept): (String, Box<Accept>) = if args.unix {
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
@@ -125,7 +130,7 @@ fn first_of_many(args: &SocketPairArgs) -> io::Result<f64> {
 type Accept = dyn FnMut() -> io::Result<Box<dyn Stream>>;
 
 /// Connects, exchanges and closes until nobody listens.
-fn second_of_many(args: &SocketPairArgs, peer: &str) -> io::Result<()> {
+fn second_of_short(args: &SocketPairArgs, peer: &str) -> io::Result<()> {
     let mut bytes = vec![0; args.bytes];
     let name = match args.unix {
         true => Some(SocketAddr::from_abstract_name(peer)?),
@@ -152,7 +157,7 @@ fn second_of_many(args: &SocketPairArgs, peer: &str) -> io::Result<()> {
     }
 }
 
-fn start(args: &SocketPairArgs, peer: &str) -> io::Result<Child> {
+pub(super) fn start(args: &SocketPairArgs, peer: &str) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(std::env::args_os().skip(1));
     command.args(["--peer", peer]);
@@ -162,8 +167,10 @@ fn start(args: &SocketPairArgs, peer: &str) -> io::Result<Child> {
 
 /// Connects, and does what the first one expects.
 fn second(args: &SocketPairArgs, peer: &str) -> io::Result<()> {
-    if args.traffic == SocketTraffic::Connections {
-        return second_of_many(args, peer);
+    match args.traffic {
+        SocketTraffic::Connections => return second_of_short(args, peer),
+        SocketTraffic::Many | SocketTraffic::Idle => return many::second(args, peer),
+        _ => {}
     }
     let mut stream: Box<dyn Stream> = if args.unix {
         let address = SocketAddr::from_abstract_name(peer)?;
@@ -227,7 +234,7 @@ fn prepare(stream: &TcpStream, args: &SocketPairArgs) -> io::Result<()> {
     stream.set_nodelay(args.traffic != SocketTraffic::Stream)
 }
 
-fn set_congestion(socket: &impl AsRawFd, args: &SocketPairArgs) -> io::Result<()> {
+pub(super) fn set_congestion(socket: &impl AsRawFd, args: &SocketPairArgs) -> io::Result<()> {
     let Some(name) = &args.congestion else {
         return Ok(());
     };
@@ -248,7 +255,7 @@ fn set_congestion(socket: &impl AsRawFd, args: &SocketPairArgs) -> io::Result<()
 }
 
 /// Sends all bytes, in a socket that may not sleep, too.
-fn send(stream: &mut dyn Stream, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn send(stream: &mut dyn Stream, bytes: &[u8]) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         match stream.write(&bytes[done..]) {
@@ -261,7 +268,7 @@ fn send(stream: &mut dyn Stream, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Receives a whole message. False: the peer has closed before it.
-fn receive(stream: &mut dyn Stream, bytes: &mut [u8]) -> io::Result<bool> {
+pub(super) fn receive(stream: &mut dyn Stream, bytes: &mut [u8]) -> io::Result<bool> {
     let mut done = 0;
     while done < bytes.len() {
         match stream.read(&mut bytes[done..]) {

@@ -44,11 +44,7 @@ pub fn requests(
         _ => vec!["-p".to_owned(), port.to_string()],
     };
     let _server = Server::start(command, port, way, settings)?;
-    let requests = match (connections, pipeline) {
-        (1, 1) => 30_000,
-        (_, 1) => 100_000,
-        _ => 400_000,
-    };
+    let requests = count(connections, pipeline);
     let failed = |error: io::Error| Failure::io("run", BENCHMARK, &error);
     let output = Command::new(BENCHMARK)
         .args(&address)
@@ -66,6 +62,40 @@ pub fn requests(
         let error = String::from_utf8_lossy(&output.stderr);
         Failure::new(format!("{BENCHMARK} gives no figures: {said}{error}"))
     })
+}
+
+/// Requests of each kind.
+fn count(connections: u32, pipeline: u32) -> u32 {
+    match (connections, pipeline) {
+        (1, 1) => 30_000,
+        (_, 1) => 100_000,
+        _ => 400_000,
+    }
+}
+
+/// Processor time of a request, nanoseconds: of both programs, from their beginning to their end.
+pub fn processor_ns(
+    way: &Way,
+    settings: Settings,
+    connections: u32,
+    pipeline: u32,
+) -> Result<f64, Failure> {
+    let before = time_of_children()?;
+    requests(way, settings, connections, pipeline)?;
+    let used = time_of_children()? - before;
+    Ok(used / f64::from(2 * count(connections, pipeline)))
+}
+
+/// Processor time of processes that were children of this one and have ended, nanoseconds.
+fn time_of_children() -> Result<f64, Failure> {
+    // SAFETY: plain memory.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: a local structure.
+    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) } != 0 {
+        return Err(Failure::os("ask for", "the processor time of programs"));
+    }
+    let ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * 1e3;
+    Ok(ns(usage.ru_utime) + ns(usage.ru_stime))
 }
 
 /// Lines `"SET","123.45",...`.
