@@ -201,7 +201,7 @@ impl Service {
         index: u32,
         does: impl FnOnce(&mut Far, Call<'_, '_>),
     ) {
-        let carried = self.carried.get(&index);
+        let carried = self.carried.get(index);
         let (Some(far), Some(carried)) = (self.others.tunnels.get_mut(&index), carried) else {
             return;
         };
@@ -217,7 +217,7 @@ impl Service {
 
     /// The kernel has told of the socket of a connection to another host. False if it is none.
     pub(super) fn look_far(&mut self, process: &'static Process, index: u32) -> bool {
-        let carried = self.carried.get(&index);
+        let carried = self.carried.get(index);
         let (Some(far), Some(carried)) = (self.others.tunnels.get_mut(&index), carried) else {
             return false;
         };
@@ -244,7 +244,7 @@ impl Service {
 
     /// Numbers of the connections to other hosts.
     fn far_numbers(&self) -> Vec<i32> {
-        let carried = |index: &u32| self.carried.get(index).map(Carried::number);
+        let carried = |index: &u32| self.carried.get(*index).map(Carried::number);
         let numbers = self.others.tunnels.keys().filter_map(carried);
         numbers.filter(|number| *number >= 0).collect()
     }

@@ -26,7 +26,7 @@ const FEW_AWAY: usize = 32;
 impl Service {
     /// A connection that was closed has nothing left to do.
     pub(super) fn let_go(&mut self, index: u32) {
-        let Some(carried) = self.carried.remove(&index) else {
+        let Some(carried) = self.carried.remove(index) else {
             return;
         };
         if let Some(socket) = carried.kept.as_ref().and_then(|kept| kept.link()?.kept()) {
@@ -40,9 +40,10 @@ impl Service {
     pub(super) fn calls_have_ended(&mut self) {
         let kept = self.carried.iter();
         let kept = kept.filter(|(_, carried)| matches!(carried.kept, Some(Kept::Calls(..))));
-        let kept: Vec<_> = kept.map(|(index, _)| *index).collect();
+        let kept: Vec<_> = kept.map(|(index, _)| index).collect();
         for index in kept {
-            let Some(mut carried) = self.carried.remove(&index) else {
+            let may_be_shared = self.carried.may_be_shared(index);
+            let Some(mut carried) = self.carried.remove(index) else {
                 continue;
             };
             let is_over = match carried.kept.take() {
@@ -68,7 +69,7 @@ impl Service {
                     false
                 }
             };
-            self.carried.insert(index, carried);
+            self.carried.insert(index, carried, may_be_shared);
             if is_over {
                 self.let_go(index);
             }
@@ -100,7 +101,7 @@ impl Service {
         if let Some(known) = self.known.get_mut(&cookie(number)) {
             known.number = other;
         }
-        if let Some(carried) = self.carried.get_mut(&taken.index)
+        if let Some(carried) = self.carried.get_mut(taken.index)
             && carried.number == number
         {
             carried.number = other;
@@ -116,7 +117,7 @@ impl Service {
     fn left_to_calls(&mut self, process: &'static Process, number: i32, pin: Pin<'static>) {
         let taken = pin.taken();
         self.unlist(process, number, taken);
-        let carried = self.carried.remove(&taken.index);
+        let carried = self.carried.remove(taken.index);
         let Some(link) = pin.link() else {
             return;
         };
@@ -153,6 +154,7 @@ impl Service {
                 kept,
                 is_quiet: false,
             },
+            true,
         );
     }
 
@@ -205,7 +207,7 @@ impl Service {
     fn left_by_all(&mut self, process: &'static Process, number: i32, last: Last<'static>) {
         let taken = last.taken();
         self.unlist(process, number, taken);
-        let carried = self.carried.remove(&taken.index);
+        let carried = self.carried.remove(taken.index);
         let Some(link) = last.link() else {
             return;
         };

@@ -11,6 +11,7 @@
 mod ahead;
 mod back;
 mod carried;
+mod carrying;
 mod closing;
 mod counters;
 mod far;

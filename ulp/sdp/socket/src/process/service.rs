@@ -5,6 +5,7 @@
 
 use super::back::rough;
 use super::carried::{Carried, Kept, Slot, ended};
+use super::carrying::Carrying;
 use super::far::{self, Others, STREAM};
 use super::fit::{fit, has_rings, is_urgent, smooth};
 use super::state::{self, State};
@@ -59,7 +60,7 @@ pub(super) struct Service {
     /// Sockets that may be taken over, by their cookies.
     pub(super) known: BTreeMap<u64, Known>,
     /// Connections with a link, by their records' indices.
-    pub(super) carried: BTreeMap<u32, Carried>,
+    pub(super) carried: Carrying,
     /// Slots of connections that this process has closed and other processes hold.
     pub(super) away: Vec<(Taken, Slot)>,
     /// At so many of these all are looked at.
@@ -121,7 +122,7 @@ impl Service {
         self.full = None;
         ready::full::forked();
         let carried = std::mem::take(&mut self.carried);
-        let kept = carried.into_values().filter_map(|carried| carried.kept);
+        let kept = carried.into_all().filter_map(|carried| carried.kept);
         kept.for_each(Kept::forked);
         self.away.clear();
         self.others.forked();
@@ -327,7 +328,7 @@ impl Service {
                 calls::tire_for_waiters(link.on(socket), now)
             })?
         };
-        self.carried.values().filter_map(full).min()
+        self.carried.iter().filter_map(|(_, one)| full(one)).min()
     }
 
     /// Takes what the kernel has to tell. Gives whether a bell was rung.
@@ -355,18 +356,9 @@ impl Service {
         }
     }
 
-    /// Looks after whoever peers have told of news. What another process holds as well is looked at
-    /// in any case: that process, which hears the same bell, may have taken the only bit.
+    /// Looks after whoever peers have told of news.
     fn hear_peers(&mut self, process: &'static Process) {
-        let told = self.carried.iter().filter_map(|(index, carried)| {
-            let is_told = carried.is_told()
-                && carried
-                    .with(process, |link, _| link.take_told())
-                    .unwrap_or_default();
-            (is_told || carried.is_shared(process)).then_some(*index)
-        });
-        let told: Vec<_> = told.collect();
-        for index in told {
+        for index in self.carried.take_told(process) {
             self.look(process, index, false);
         }
         self.hear_programs(process);
@@ -375,7 +367,7 @@ impl Service {
     /// There is news of a connection.
     pub(super) fn look(&mut self, process: &'static Process, index: u32, of_kernel: bool) {
         let is_done = of_kernel && self.look_far(process, index);
-        let Some(carried) = self.carried.get_mut(&index) else {
+        let Some(carried) = self.carried.get_mut(index) else {
             return;
         };
         carried.with(process, |link, socket| {
@@ -605,6 +597,7 @@ impl Service {
                 kept: None,
                 is_quiet: false,
             },
+            slot.is_none(),
         );
         self.add(socket(number), taken.index);
     }

@@ -131,7 +131,7 @@ extern "C" fn before() {
 extern "C" fn in_parent() {
     if let Some(process) = Process::there() {
         // SAFETY: `before` has taken it in this thread.
-        unsafe { process.service.release(|_| ()) };
+        unsafe { process.service.release(|service| service.carried.forked()) };
     }
 }
 
