@@ -101,6 +101,9 @@ pub struct SocketPairArgs {
     /// This is the second process; where the first one, or the server, listens.
     #[arg(long)]
     pub peer: Option<String>,
+    /// Exchanges on each of many connections, at first.
+    #[arg(long, default_value_t = 4)]
+    pub exchanges: usize,
     /// What a request is.
     #[arg(long, default_value = "")]
     pub line: String,

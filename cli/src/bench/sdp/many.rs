@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 
 /// Connections that are kept.
 pub const CONNECTIONS: u32 = 10_000;
-/// Exchanges on each, at first: it is worth it then.
-const EXCHANGES: usize = 4;
 /// Until the two sides have agreed on all, on a busy machine too.
 const SETTLED: Duration = Duration::from_secs(3);
 /// Exchanges on each when both sides have agreed: its bytes go by SDP.
@@ -87,7 +85,7 @@ pub fn first(args: &SocketPairArgs) -> io::Result<String> {
     for _ in 0..CONNECTIONS {
         let mut stream = listener.accept()?.0;
         stream.set_nodelay(true)?;
-        answer(&mut stream, &mut bytes, EXCHANGES)?;
+        answer(&mut stream, &mut bytes, args.exchanges)?;
         streams.push(stream);
     }
     let rate = f64::from(CONNECTIONS) / begin.elapsed().as_secs_f64();
@@ -133,7 +131,7 @@ pub fn second(args: &SocketPairArgs, peer: &str) -> io::Result<()> {
     for _ in 0..CONNECTIONS {
         let mut stream = TcpStream::connect(peer)?;
         stream.set_nodelay(true)?;
-        exchange(&mut stream, &mut bytes, EXCHANGES)?;
+        exchange(&mut stream, &mut bytes, args.exchanges)?;
         streams.push(stream);
     }
     for exchanges in [CARRIED, 1] {

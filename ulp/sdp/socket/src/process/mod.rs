@@ -304,8 +304,12 @@ impl Process {
             _ => word.swap(0, Ordering::SeqCst),
         };
         words.flat_map(move |at| {
-            let bits = take(self.asked.word(at as usize * 8));
-            (0..64).filter_map(move |bit| (bits >> bit & 1 != 0).then_some(at * 64 + bit))
+            let mut bits = take(self.asked.word(at as usize * 8));
+            std::iter::from_fn(move || {
+                let bit = bits.trailing_zeros();
+                bits &= bits.wrapping_sub(1);
+                (bit < 64).then_some(at * 64 + bit)
+            })
         })
     }
 
