@@ -343,6 +343,50 @@ fn a_peer_that_is_stopped_holds_up_no_call_that_need_not_wait() {
 }
 
 #[test]
+fn what_a_late_peer_has_sent_comes_once_to_whoever_reads() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let served = child(Fork::Called, || {
+        listener.close();
+        here.close();
+        there.echo();
+    });
+    there.close();
+    here.until_carried();
+    let sent: Vec<u8> = (0..200).collect();
+    here.send(&sent);
+    let mut read = vec![0; sent.len()];
+    here.receive_all(&mut read[..50]);
+    // all of it is in the ring
+    soon(|| {
+        let pin = process().pin(here.0).expect("a stream");
+        let link = pin.link().expect("carried");
+        Reader(&link.on(socket(here.0))).in_ring() == Some(150)
+    });
+    signal(served, libc::SIGSTOP);
+    process().only_by_kernel_for(here.0, Cause::GivenAway);
+    assert_eq!(here.phases(), Some([Phase::Done, Phase::Sdp]));
+    let early = here.try_receive(&mut read[50..], libc::MSG_DONTWAIT);
+    assert!(matches!(early, Begun::Failed(libc::EAGAIN)), "{early:?}");
+    signal(served, libc::SIGCONT);
+    // a program without the library takes some
+    let mut done = 50;
+    while done < 120 {
+        done += rustix::io::read(socket(here.0), &mut read[done..120]).expect("the copy");
+    }
+    here.receive_all(&mut read[120..]);
+    assert_eq!(read, sent);
+    for round in 0..20 {
+        here.exchange(round);
+    }
+    here.close();
+    join(served);
+    listener.close();
+}
+
+#[test]
 fn a_peer_that_computes_goes_back_though_its_epoll_instance_is_told() {
     let _alone = alone();
     let (listener, address) = Number::listener();
