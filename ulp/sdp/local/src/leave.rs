@@ -92,6 +92,16 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
+    /// Whether nothing that was read here comes by TCP from here on: a peer that goes back sees what
+    /// was read, or its copy of that was passed over. False while W is in the middle of it, or its
+    /// copy is to come: as [`Reader::give_up`], which a peer that has not begun is not asked to.
+    pub fn is_past_copy(&self) -> bool {
+        let is_sdp = || self.phase() == Phase::Sdp;
+        // the lock's release fences: a peer that goes back from here on sees what was read
+        let stays = is_sdp() && self.lock().map(drop).is_some() && is_sdp();
+        stays || self.give_up() != Ok(false) || is_sdp()
+    }
+
     /// Whether others receive from the kernel, and this side reads no ring of a living peer.
     #[inline]
     pub(crate) fn is_handed_on(&self) -> bool {

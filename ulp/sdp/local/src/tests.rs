@@ -123,6 +123,24 @@ fn what_was_read_before_others_came_is_passed_over() {
 }
 
 #[test]
+fn who_ends_receiving_waits_for_a_copy_of_what_was_read() {
+    let (w, r) = over(b"a");
+    assert_eq!(receive(&r), bytes(b"a"));
+    assert!(Reader(&r).is_past_copy());
+    assert_eq!(r.recalls.get(), 0, "the ring stays as it is");
+    let reader = r.clone();
+    // W has looked at what was read before this side reads on
+    let from = Word::Shared(Way::Out, Shared::CopyFrom);
+    w.before(Call::Load(from), move || {
+        assert_eq!(receive(&reader), bytes(b"s"));
+        assert!(!Reader(&reader).is_past_copy());
+    });
+    assert!(Writer(&w).go_back());
+    assert!(Reader(&r).is_past_copy());
+    assert!(r.world.queues.borrow()[0].is_empty());
+}
+
+#[test]
 fn beside_others_the_ring_of_the_dead_is_read_behind_what_the_kernel_has() {
     let (w, r) = over(b"abcd");
     assert_eq!(Reader(&r).give_up(), Ok(false));

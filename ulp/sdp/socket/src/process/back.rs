@@ -243,8 +243,9 @@ impl Process {
         Some(call.link().ring_bytes() - writer.room()?)
     }
 
-    /// Before shutdown(2), which waits for nobody. What the peer has sent stays where it is: a copy
-    /// that came by TCP after the end of receiving would reset the connection.
+    /// Before shutdown(2). What the peer has sent stays where it is: a copy that came by TCP after
+    /// the end of receiving would reset the connection. So a peer that is in the middle of its copy
+    /// is waited for in this direction, for a short time; who ends sending waits for nobody.
     pub fn shutdown(&'static self, number: i32, how: i32) {
         let Some(pin) = self.pin(number) else {
             return;
@@ -257,7 +258,9 @@ impl Process {
         if how != libc::SHUT_WR
             && let Some(link) = pin.link()
         {
-            Reader(&link.on(socket(number))).shut();
+            let call = link.on(socket(number));
+            await_copy(call);
+            Reader(&call).shut();
         }
         if how != libc::SHUT_RD
             && let Some(link) = pin.link()
@@ -308,6 +311,22 @@ fn await_back(
         let _ = call.link().wait(want, wants, Until::Deadline(look));
     }
     true
+}
+
+/// Until what was read does not come by TCP any more.
+fn await_copy(call: Call<'_, '_>) {
+    let reader = Reader(&call);
+    let want = Word::Shared(Way::In, Shared::WantBytes);
+    let until = wake::now() + BRIEFLY;
+    while !reader.is_past_copy() {
+        let wants = reader.want_bytes(FUTEX);
+        let now = wake::now();
+        if reader.is_past_copy() || now >= until {
+            break;
+        }
+        let look = until.min(now + LOOK);
+        let _ = call.link().wait(want, wants, Until::Deadline(look));
+    }
 }
 
 /// Whether a call with these flags may wait.
