@@ -356,10 +356,12 @@ impl Service {
     }
 
     /// Looks after whoever peers have told of news. What another process holds as well is looked at
-    /// in any case: that process, which hears the same bell, may have taken the only bit.
+    /// in any case: that process, which hears the same bell, may have taken the only bit, or this
+    /// one is to leave it.
     fn hear_peers(&mut self, process: &'static Process) {
         let told = self.carried.iter().filter_map(|(index, carried)| {
             let is_told = carried.is_told()
+                && ready::takes(carried.taken)
                 && carried
                     .with(process, |link, _| link.take_told())
                     .unwrap_or_default();

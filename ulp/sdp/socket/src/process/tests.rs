@@ -421,6 +421,81 @@ fn a_peer_that_computes_goes_back_though_its_epoll_instance_is_told() {
 }
 
 #[test]
+fn a_child_does_not_take_away_what_its_parents_instance_was_told() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    soon_or(|| {
+        let mut bytes = [1; 10];
+        here.send(&bytes);
+        there.receive_all(&mut bytes);
+        there.send(&bytes);
+        here.receive_all(&mut bytes);
+        here.phases() == Some([Phase::Sdp; 2])
+    });
+    let instance = ready::create(libc::EPOLL_CLOEXEC).expect("an instance");
+    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    let event = ready::Event { events, data: 7 };
+    ready::ctl(instance, libc::EPOLL_CTL_ADD, here.0, Some(event)).expect("added");
+    let now = || {
+        let mut found = [ready::Event::default(); 4];
+        let (time, signals) = (Some(std::time::Duration::ZERO), None);
+        ready::wait(instance, &mut found, ready::Patience { time, signals }).expect("waited")
+    };
+    soon(|| now() == 0);
+    there.send(&[2; 10]);
+    // the child's service thread hears the parent's bells from before, too
+    let uses = child(Fork::Called, || {
+        process().uses(here.0);
+        thread::sleep(std::time::Duration::from_millis(50));
+    });
+    join(uses);
+    assert_eq!(now(), 1);
+    assert_eq!(now(), 0);
+    process().close(instance);
+    // SAFETY: a number of this test's.
+    unsafe { rustix::io::close(instance) };
+    here.close();
+    there.close();
+    listener.close();
+}
+
+#[test]
+fn an_error_behind_bytes_that_were_sent_is_told_by_the_next_call() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    soon_or(|| {
+        let mut bytes = [1; 10];
+        here.send(&bytes);
+        there.receive_all(&mut bytes);
+        there.send(&bytes);
+        here.receive_all(&mut bytes);
+        here.phases() == Some([Phase::Sdp; 2])
+    });
+    let mut bytes = vec![0; 1 << 20];
+    let parts = [part(&mut bytes)];
+    // SAFETY: memory of this test's.
+    let begun = unsafe { process().send(here.0, &parts, 0) };
+    let Begun::Sleep(sleeper) = begun else {
+        panic!("{begun:?}");
+    };
+    // what the ring holds is unread
+    there.close();
+    soon(|| here.phases().is_some_and(|[sent, _]| sent == Phase::Done));
+    // SAFETY: as above.
+    let begun = unsafe { sleeper.send(&parts, ferriband_host::wake::Wait::Woken) };
+    assert!(matches!(begun, Begun::Done(1..)), "{begun:?}");
+    // SAFETY: as above.
+    let next = unsafe { process().send(here.0, &[part(&mut [0])], 0) };
+    assert!(matches!(next, Begun::Failed(libc::ECONNRESET)), "{next:?}");
+    here.close();
+    listener.close();
+}
+
+#[test]
 fn what_a_childs_program_may_use_stays_tcp_in_its_parent() {
     let _alone = alone();
     let (listener, address) = Number::listener();
