@@ -16,6 +16,7 @@
 
 mod error;
 mod far;
+mod leave;
 mod lock;
 mod memory;
 mod reader;

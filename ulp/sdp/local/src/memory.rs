@@ -48,7 +48,8 @@ pub enum Own {
     SendGate,
     /// Calls inside the kernel that receive, or wait for it.
     Receives,
-    /// Not 0: no call may receive by the kernel alone.
+    /// Not 0: no call may receive by the kernel alone. A second bit says that others receive from
+    /// the kernel, whom this side does not see ([`crate::Reader::hand_on`]).
     ReceiveGate,
     /// What [`Shared::Head`] is to be.
     Head,

@@ -7,7 +7,7 @@ use crate::wake;
 use crate::writer::Writer;
 use ferriband_sdp_proto::change::{Broken, Marks, Next, Phase, Place};
 
-const IN: Way = Way::In;
+pub(crate) const IN: Way = Way::In;
 
 /// What became of a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,12 +106,17 @@ impl<K: Kernel> Reader<'_, K> {
         let mut is_over = false;
         loop {
             let phase = self.phase();
-            if phase > Phase::Sdp {
+            if phase > Phase::Sdp || self.is_handed_on() && self.own(Own::Ended) == 0 {
                 return None;
+            }
+            if self.is_handed_on()
+                && let Some(received) = self.rejoin(self.0.peek(sink, 0, bytes))
+            {
+                return Some(received);
             }
             let head = self.0.load(shared(Shared::Head));
             let size = self.0.ring_bytes(IN);
-            let by_tcp = match self.place().next(phase, &self.marks(), head, size) {
+            let by_tcp = match self.next(phase) {
                 Err(broken) => return Some(Received::Broken(broken)),
                 Ok(Next::Tcp { most }) => {
                     let bytes = bytes.min(most.unwrap_or(bytes));
@@ -218,11 +223,8 @@ impl<K: Kernel> Reader<'_, K> {
         let Some(_held) = self.lock() else {
             return;
         };
-        let size = self.0.ring_bytes(IN);
         loop {
-            let head = self.0.load(shared(Shared::Head));
-            let next = self.place().next(self.phase(), &self.marks(), head, size);
-            let Ok(Next::PassOver { bytes }) = next else {
+            let Ok(Next::PassOver { bytes }) = self.next(self.phase()) else {
                 return;
             };
             match self.0.pass_over(bytes) {
@@ -230,70 +232,6 @@ impl<K: Kernel> Reader<'_, K> {
                 Ok(passed) => self.count(Own::FromTcp, passed),
                 Err(error) => return error::keep(self.0, error),
             }
-        }
-    }
-
-    /// Takes the offer back, or asks W to go back to TCP. True once the direction is TCP's, and the
-    /// next byte is in the kernel: nothing of this library is needed any more to read on. The
-    /// caller counts then as after [`Received::ByKernel`], and nothing is offered before it leaves,
-    /// which one without this library never does. False while W has to act, or its copy to come:
-    /// the caller tries again when this side's waiters for bytes are woken.
-    ///
-    /// If W has died, true as well: what the ring holds is lost to one without this library.
-    ///
-    /// # Errors
-    /// What W has written cannot be, or the kernel's; EAGAIN as of [`Reader::receive`].
-    pub fn give_up(&self) -> Result<bool, Received> {
-        let Some(_held) = self.lock() else {
-            return Err(BUSY);
-        };
-        let (tcp, ready) = (Phase::Tcp as u64, Phase::Ready as u64);
-        let withdrawn = self.0.exchange(shared(Shared::Phase), ready, tcp).is_ok();
-        let is_over = self.is_peer_gone();
-        let phase = if withdrawn { Phase::Tcp } else { self.phase() };
-        match phase {
-            Phase::Tcp => {
-                self.enter_for_good();
-                return Ok(true);
-            }
-            Phase::Ready => return Ok(false),
-            Phase::Sdp if is_over => return Ok(true),
-            Phase::Sdp | Phase::Back if !is_over => {
-                self.0.store(shared(Shared::Recall), 1);
-                self.0.recall();
-                return Ok(false);
-            }
-            Phase::Sdp | Phase::Back | Phase::Done => {}
-        }
-        let (marks, size) = (self.marks(), self.0.ring_bytes(IN));
-        loop {
-            let bytes = match self.place().pass_over_now(&marks, size) {
-                Ok(bytes) => bytes,
-                // W has died before it said what it would copy
-                Err(_) if phase == Phase::Back => 0,
-                Err(broken) => return Err(Received::Broken(broken)),
-            };
-            let passed = match bytes {
-                0 => 0,
-                bytes => match self.0.pass_over(bytes) {
-                    Ok(passed) => passed,
-                    Err(Errno(EAGAIN)) => return Ok(false),
-                    Err(error) => {
-                        error::keep(self.0, error);
-                        return Err(Received::Refused(error));
-                    }
-                },
-            };
-            if passed == 0 {
-                // this side's other threads find in the ring what the dead have left there
-                if phase == Phase::Done {
-                    // nothing is left unread in the ring, if this side dies
-                    self.0.store(shared(Shared::Tail), marks.end);
-                    self.enter_for_good();
-                }
-                return Ok(true);
-            }
-            self.count(Own::FromTcp, passed);
         }
     }
 
@@ -316,11 +254,7 @@ impl<K: Kernel> Reader<'_, K> {
             return false;
         }
         let phase = self.phase();
-        let head = self.0.load(shared(Shared::Head));
-        match self
-            .place()
-            .next(phase, &self.marks(), head, self.0.ring_bytes(IN))
-        {
+        match self.next(phase) {
             Ok(Next::Empty) => self.own(Own::Ended) != 0,
             Ok(Next::Tcp { .. }) => phase < Phase::Sdp && self.own(Own::Ended) != 0,
             Ok(Next::Sdp { .. } | Next::PassOver { .. }) | Err(_) => true,
@@ -335,13 +269,12 @@ impl<K: Kernel> Reader<'_, K> {
         let phase = self.phase();
         let head = self.0.load(shared(Shared::Head));
         let size = self.0.ring_bytes(IN);
-        let (place, marks) = (self.place(), self.marks());
         if phase == Phase::Done {
             // the kernel has all of it, and before it what was read of the copy
-            let read = place.pass_over_now(&marks, size).unwrap_or(0);
+            let read = self.place().pass_over_now(&self.marks(), size).unwrap_or(0);
             return kernel.saturating_sub(read);
         }
-        match place.next(phase, &marks, head, size) {
+        match self.next(phase) {
             Ok(Next::Tcp { most: Some(most) }) if kernel >= most => {
                 let ring = head.wrapping_sub(self.own(Own::FromSdp));
                 most + ring.min(size)
@@ -360,9 +293,7 @@ impl<K: Kernel> Reader<'_, K> {
         if self.own(Own::ReceiveGate) == 0 {
             return None;
         }
-        let (place, phase) = (self.place(), self.phase());
-        let head = self.0.load(shared(Shared::Head));
-        match place.next(phase, &self.marks(), head, self.0.ring_bytes(IN)) {
+        match self.next(self.phase()) {
             Ok(Next::Sdp { bytes }) => Some(bytes),
             Ok(Next::Empty) => Some(0),
             _ => None,
@@ -377,11 +308,7 @@ impl<K: Kernel> Reader<'_, K> {
         }
         // a receive of another thread may count between two loads: then what was seen cannot be
         for _ in 0..4 {
-            // the place first, so that it is not beyond the head
-            let place = self.place();
-            let phase = self.phase();
-            let head = self.0.load(shared(Shared::Head));
-            match place.next(phase, &self.marks(), head, self.0.ring_bytes(IN)) {
+            match self.next(self.phase()) {
                 Ok(Next::Tcp { .. }) => return Finds::ByKernel,
                 Ok(Next::Sdp { .. }) => return Finds::Something,
                 Ok(Next::PassOver { .. }) => return Finds::Copy,
@@ -420,12 +347,12 @@ impl<K: Kernel> Reader<'_, K> {
         phase.unwrap_or(Phase::Done)
     }
 
-    fn own(&self, word: Own) -> u64 {
+    pub(crate) fn own(&self, word: Own) -> u64 {
         self.0.load(Word::Own(word))
     }
 
     /// Counts on what was taken.
-    fn count(&self, word: Own, bytes: u64) {
+    pub(crate) fn count(&self, word: Own, bytes: u64) {
         let word = Word::Own(word);
         self.0.store(word, self.0.load(word) + bytes);
     }
@@ -437,7 +364,7 @@ impl<K: Kernel> Reader<'_, K> {
     }
 
     /// As [`Reader::open_gate`], for one that is in the kernel until it leaves.
-    fn enter_for_good(&self) {
+    pub(crate) fn enter_for_good(&self) {
         self.0.add(Word::Own(Own::Receives), 1);
         self.open_gate();
     }
@@ -450,14 +377,30 @@ impl<K: Kernel> Reader<'_, K> {
         });
     }
 
-    fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
+        let from_tcp = match self.is_handed_on() {
+            true => self.0.taken(),
+            false => self.own(Own::FromTcp),
+        };
         Place {
-            from_tcp: self.own(Own::FromTcp),
+            from_tcp,
             from_sdp: self.own(Own::FromSdp),
         }
     }
 
-    fn marks(&self) -> Marks {
+    /// Where the next byte comes from, in this phase: what it says of the marks and the head was
+    /// written before it. The place first, so that it is not beyond the head.
+    #[inline]
+    fn next(&self, phase: Phase) -> Result<Next, Broken> {
+        let (place, size) = (self.place(), self.0.ring_bytes(IN));
+        if self.is_handed_on() {
+            return place.next_beside(phase, &self.marks(), size);
+        }
+        let head = self.0.load(shared(Shared::Head));
+        place.next(phase, &self.marks(), head, size)
+    }
+
+    pub(crate) fn marks(&self) -> Marks {
         Marks {
             offset: self.0.load(shared(Shared::Offset)),
             end: self.0.load(shared(Shared::End)),
@@ -480,28 +423,11 @@ impl<K: Kernel> Reader<'_, K> {
         Some(held)
     }
 
-    /// Bytes were taken from the kernel: if W had changed over and gone back before, these were the
-    /// copy's as well.
-    fn count_copy(&self) {
-        if self.phase() < Phase::Back {
-            return;
-        }
-        let place = self.place();
-        let counted = place.with_copy_taken(&self.marks());
-        if counted != place {
-            self.0.store(Word::Own(Own::FromSdp), counted.from_sdp);
-            self.0.store(shared(Shared::Tail), counted.from_sdp);
-        }
-    }
-
     fn receive_locked(&self, sink: &mut K::Sink, to: u64, bytes: u64) -> Received {
         let mut is_over = false;
         loop {
-            // the phase first: what it says of the marks and the head was written before it
             let phase = self.phase();
-            let head = self.0.load(shared(Shared::Head));
-            let size = self.0.ring_bytes(IN);
-            let next = match self.place().next(phase, &self.marks(), head, size) {
+            let next = match self.next(phase) {
                 Ok(next) => next,
                 Err(broken) => return Received::Broken(broken),
             };
@@ -517,8 +443,9 @@ impl<K: Kernel> Reader<'_, K> {
                     self.read(sink, to, bytes);
                     Some(Received::Bytes(bytes))
                 }
-                Next::Empty if is_over => self.by_dead(sink, to, bytes, phase),
                 Next::Empty if self.own(Own::Ended) == 0 => Some(Received::Nothing),
+                Next::Empty if self.is_handed_on() => self.by_dead_beside(sink, to, bytes, phase),
+                Next::Empty if is_over => self.by_dead(sink, to, bytes, phase),
                 // what W has written before it died is seen by now: look once more
                 Next::Empty => {
                     is_over = true;
@@ -556,6 +483,8 @@ impl<K: Kernel> Reader<'_, K> {
         match self.0.receive(sink, to, most) {
             // not the stream's end: W has changed over before it ended
             Ok(0) if phase < Phase::Sdp && self.phase() >= Phase::Sdp => None,
+            // others have taken what came before SDP
+            Ok(0) if self.has_been_taken(phase) => None,
             Ok(0) => Some(self.end(false)),
             Ok(bytes) => {
                 self.count(Own::FromTcp, bytes);
@@ -584,7 +513,7 @@ impl<K: Kernel> Reader<'_, K> {
 
     /// What the peer has left in the ring is all that comes. Where this side has ended what it
     /// receives, the kernel tells of that end, and the peer goes on.
-    fn is_peer_gone(&self) -> bool {
+    pub(crate) fn is_peer_gone(&self) -> bool {
         let ended = self.own(Own::Ended);
         ended & CONNECTION_OVER != 0 || ended != 0 && ended & SHUT == 0
     }
@@ -615,7 +544,7 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    fn refused(&self, error: Errno) -> Received {
+    pub(crate) fn refused(&self, error: Errno) -> Received {
         if error == Errno(EAGAIN) {
             return Received::Nothing;
         }
@@ -624,7 +553,7 @@ impl<K: Kernel> Reader<'_, K> {
     }
 
     /// Passes over some of the copy. None: look again.
-    fn pass_over(&self, bytes: u64, left_unread: bool) -> Option<Received> {
+    pub(crate) fn pass_over(&self, bytes: u64, left_unread: bool) -> Option<Received> {
         match self.0.pass_over(bytes) {
             Ok(0) => Some(self.end(left_unread)),
             Ok(passed) => {
@@ -664,8 +593,8 @@ const MOST_IN_VAIN: u64 = 16;
 const REFRAINS: u64 = 256;
 
 /// What a signal handler gets that has interrupted a receive of its own thread.
-const BUSY: Received = Received::Refused(Errno(EAGAIN));
+pub(crate) const BUSY: Received = Received::Refused(Errno(EAGAIN));
 
-fn shared(word: Shared) -> Word {
+pub(crate) fn shared(word: Shared) -> Word {
     Word::Shared(IN, word)
 }

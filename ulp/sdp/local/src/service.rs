@@ -56,10 +56,7 @@ impl<K: Kernel> Service<'_, K> {
     /// have copied what was read here: that is passed over, or the kernel would take it for unread.
     pub fn may_close(&self) -> Closing {
         let reader = Reader(self.0);
-        let is_sdp = || reader.phase() == Phase::Sdp;
-        // the lock's release fences: a peer that goes back from here on sees what was read
-        let stays = is_sdp() && reader.lock().map(drop).is_some() && is_sdp();
-        if !stays && reader.give_up() == Ok(false) && !is_sdp() {
+        if !reader.is_past_copy() {
             return Closing::Wait;
         }
         // what is still to be copied by a peer that goes back, the kernel will not have read

@@ -80,6 +80,84 @@ fn the_copy_taken_for_the_stream_is_not_read_again() {
 }
 
 #[test]
+fn who_reads_beside_others_reads_no_ring_and_passes_over_nothing_that_they_took() {
+    let (w, r) = over(b"");
+    assert_eq!(send(&w, b"tuvwxyz"), Sent::Bytes(7));
+    let mut sink = Vec::new();
+    assert_eq!(Reader(&r).receive(&mut sink, 0, 3), Received::Bytes(3));
+    // W is late, and a program without the library goes on
+    assert_eq!(Reader(&r).give_up(), Ok(false));
+    Reader(&r).hand_on();
+    assert_eq!(Reader(&r).phase(), Phase::Sdp);
+    assert_eq!(receive(&r).0, Received::Nothing);
+    assert_eq!(Reader(&r).finds(), Finds::Nothing);
+    assert!(Writer(&w).go_back());
+    w.plain(b"!");
+    assert_eq!(r.receive(&mut sink, 0, 3), Ok(3));
+    assert_eq!(sink, b"vwx");
+    assert_eq!(Reader(&r).finds(), Finds::ByKernel);
+    assert_eq!(receive(&r), bytes(b"yz!"));
+    assert_eq!(receive(&r).0, Received::ByKernel);
+}
+
+#[test]
+fn what_was_read_before_others_came_is_passed_over() {
+    let (w, r) = over(b"a");
+    assert_eq!(send(&w, b"tu"), Sent::Bytes(2));
+    assert_eq!(receive(&r), bytes(b"a"));
+    let reader = r.clone();
+    // W has looked at what was read before this side reads on
+    w.before(
+        Call::Load(Word::Shared(Way::Out, Shared::CopyFrom)),
+        move || {
+            assert_eq!(receive(&reader), bytes(b"stu"));
+            assert_eq!(Reader(&reader).give_up(), Ok(false));
+            Reader(&reader).hand_on();
+            assert_eq!(Reader(&reader).phase(), Phase::Back);
+        },
+    );
+    assert!(Writer(&w).go_back());
+    w.plain(b"v");
+    assert_eq!(Reader(&r).finds(), Finds::Copy);
+    assert_eq!(receive(&r), bytes(b"v"));
+}
+
+#[test]
+fn who_ends_receiving_waits_for_a_copy_of_what_was_read() {
+    let (w, r) = over(b"a");
+    assert_eq!(receive(&r), bytes(b"a"));
+    assert!(Reader(&r).is_past_copy());
+    assert_eq!(r.recalls.get(), 0, "the ring stays as it is");
+    let reader = r.clone();
+    // W has looked at what was read before this side reads on
+    let from = Word::Shared(Way::Out, Shared::CopyFrom);
+    w.before(Call::Load(from), move || {
+        assert_eq!(receive(&reader), bytes(b"s"));
+        assert!(!Reader(&reader).is_past_copy());
+    });
+    assert!(Writer(&w).go_back());
+    assert!(Reader(&r).is_past_copy());
+    assert!(r.world.queues.borrow()[0].is_empty());
+}
+
+#[test]
+fn beside_others_the_ring_of_the_dead_is_read_behind_what_the_kernel_has() {
+    let (w, r) = over(b"abcd");
+    assert_eq!(Reader(&r).give_up(), Ok(false));
+    Reader(&r).hand_on();
+    let mut sink = Vec::new();
+    assert_eq!(r.receive(&mut sink, 0, 2), Ok(2));
+    assert_eq!(receive(&r), bytes(b"cd"));
+    assert_eq!(receive(&r).0, Received::Nothing);
+    w.end();
+    Service(&r).look(PEER_ENDED);
+    let mut peeked = Vec::new();
+    assert_eq!(Reader(&r).peek(&mut peeked, 9), Some(Received::Bytes(1)));
+    assert_eq!(receive(&r), bytes(b"s"));
+    assert_eq!(receive(&r), bytes(b""));
+}
+
+#[test]
 fn an_end_behind_a_change_is_not_the_streams() {
     let (w, r) = pair();
     assert!(Reader(&r).offer());

@@ -31,6 +31,12 @@ fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
+/// The thread's errno.
+fn errno() -> c_int {
+    // SAFETY: the address is the calling thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
 /// The sockets of this process, if the number is a stream's.
 #[inline]
 fn stream(number: c_int) -> Option<&'static Process> {

@@ -2,7 +2,7 @@
 //! once.
 
 use crate::moving::{Answer, MOST_PARTS, end, receives, refused, send_parts, vector, vector_mut};
-use crate::{only_by_kernel, only_by_kernel_for, real, set_errno, stream};
+use crate::{errno, only_by_kernel, only_by_kernel_for, quietly, real, set_errno, stream};
 use ferriband_sdp_socket::process::{Begun, Cause, Process};
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::{Duration, Instant};
@@ -232,6 +232,11 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         // SAFETY: as above.
         let received = unsafe { recvmsg(number, &raw mut (*message).msg_hdr, now) };
         if received < 0 {
+            // as the kernel does, which gives what it has and tells an error afterwards
+            if let Some(process) = stream(number).filter(|_| done > 0) {
+                let errno = errno();
+                quietly((), || process.tell_again(number, errno));
+            }
             break;
         }
         // SAFETY: as above.

@@ -5,7 +5,7 @@
 //! stream has room for.
 
 use crate::moving::{end, recv, send};
-use crate::{numbers, quietly, real, set_errno, stream, waiting};
+use crate::{errno, numbers, quietly, real, set_errno, stream, waiting};
 use ferriband_sdp_socket::process::{Begun, Process};
 use std::ffi::{c_int, c_uint};
 
@@ -14,11 +14,6 @@ type Answer = libc::ssize_t;
 
 /// Bytes that one step moves.
 const STEP: usize = 16 << 10;
-
-fn errno() -> c_int {
-    // SAFETY: the address is the calling thread's own.
-    unsafe { *libc::__errno_location() }
-}
 
 fn failed(errno: c_int) -> Answer {
     set_errno(errno);

@@ -390,6 +390,7 @@ fn the_fuzzer_finds_a_library_that_is_broken() {
     let plants = compile("fuzz/plants", "plants.so", &["-shared", "-fPIC", "-ldl"]);
     let both = format!("{}:{}", plants.display(), library().display());
     for plant in [
+        "byte twice, seldom",
         "byte lost",
         "byte twice",
         "other error",
@@ -403,10 +404,19 @@ fn the_fuzzer_finds_a_library_that_is_broken() {
     ] {
         let mut command = fuzzer.drive(Path::new(&both), 1, 512);
         command.env("PLANT", plant).env("FUZZ_MOST", "1");
-        let output = command.env("FUZZ_WHOLE", "1").output().expect("it runs");
+        // of what comes up in no second run wrong bytes alone are judged
+        let is_seldom = plant.ends_with("seldom");
+        if !is_seldom {
+            command.env("FUZZ_WHOLE", "1");
+        }
+        let output = command.output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{plant}: {said}");
-        assert!(said.contains("differs at step"), "{plant}: {said}");
+        let found = match is_seldom {
+            true => "the bytes are wrong",
+            false => "differs at step",
+        };
+        assert!(said.contains(found), "{plant}: {said}");
     }
     fs::remove_file(plants).expect("it was there");
 }

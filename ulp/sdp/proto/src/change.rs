@@ -162,6 +162,26 @@ impl Place {
         }
     }
 
+    /// As [`Place::next`], where others take bytes from the kernel's socket as well, whom R does not
+    /// see: they may take what W copies as soon as it goes back, so R takes none from SDP. `from_tcp`
+    /// is what the kernel says was taken.
+    ///
+    /// # Errors
+    /// As [`Place::next`].
+    pub fn next_beside(&self, phase: Phase, marks: &Marks, buffer: u64) -> Result<Next, Broken> {
+        Ok(match phase {
+            Phase::Tcp | Phase::Ready => Next::Tcp { most: None },
+            Phase::Sdp | Phase::Back => match marks.offset.saturating_sub(self.from_tcp) {
+                0 => Next::Empty,
+                most => Next::Tcp { most: Some(most) },
+            },
+            Phase::Done => match self.copied(marks, buffer)? {
+                0 => Next::Tcp { most: None },
+                bytes => Next::PassOver { bytes },
+            },
+        })
+    }
+
     /// Bytes of the kernel's socket that R has to pass over before the stream goes on there, for
     /// one that reads SDP no more: in `Done`. None are while bytes that TCP carried before SDP are
     /// unread: then nothing was read of SDP, and the copy is all of it.
@@ -172,17 +192,18 @@ impl Place {
         self.copied(marks, buffer)
     }
 
-    /// The place of one who took bytes from TCP before it knew that W had changed over, from `Back`
-    /// on: W may have gone back meanwhile, and then these bytes were the copy's as well.
+    /// The place of one side of which somebody took bytes from TCP who did not know whether W had
+    /// changed over and gone back, from `Back` on: what lies behind the offset was the copy's.
     #[must_use]
     pub fn with_copy_taken(self, marks: &Marks) -> Place {
-        let copied = self.from_tcp.saturating_sub(marks.offset).min(marks.end);
-        match self.from_sdp {
-            0 => Place {
-                from_sdp: copied,
-                ..self
-            },
-            _ => self,
+        let copied = match self.from_tcp.saturating_sub(marks.offset) {
+            0 => 0,
+            // W has said where the copy begins before it sent some of it
+            taken => marks.copy_from.saturating_add(taken).min(marks.end),
+        };
+        Place {
+            from_sdp: self.from_sdp.max(copied),
+            ..self
         }
     }
 
@@ -296,6 +317,27 @@ mod tests {
         assert_eq!(next, Ok(Next::Sdp { bytes: 5 }));
         let next = place(25, 9).next(Phase::Done, &over, 9, BUFFER);
         assert_eq!(next, Ok(Next::Tcp { most: None }));
+    }
+
+    #[test]
+    fn beside_others_sdp_is_not_read_and_the_kernel_says_what_was_taken() {
+        let next = |place: Place, phase, marks| place.next_beside(phase, &marks, BUFFER);
+        let begun = marks(10, 0, 0);
+        let some = Ok(Next::Tcp { most: Some(6) });
+        assert_eq!(next(place(4, 0), Phase::Sdp, begun), some);
+        assert_eq!(next(place(10, 5), Phase::Sdp, begun), Ok(Next::Empty));
+        let over = marks(10, 9, 5);
+        assert_eq!(next(place(12, 5), Phase::Back, over), Ok(Next::Empty));
+        let rest = Ok(Next::Tcp { most: None });
+        assert_eq!(next(place(12, 5), Phase::Done, over), rest);
+        assert_eq!(
+            next(place(11, 7), Phase::Done, over),
+            Ok(Next::PassOver { bytes: 1 })
+        );
+        assert_eq!(place(12, 5).with_copy_taken(&over), place(12, 7));
+        assert_eq!(place(11, 7).with_copy_taken(&over), place(11, 7));
+        assert_eq!(place(99, 5).with_copy_taken(&over), place(99, 9));
+        assert_eq!(place(10, 7).with_copy_taken(&over), place(10, 7));
     }
 
     #[test]

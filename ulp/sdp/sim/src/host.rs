@@ -293,6 +293,9 @@ impl Host<'_> {
         {
             return 0;
         }
+        if lie(Plant::OthersUnseen) && word == Word::Own(Own::ReceiveGate) {
+            return value & 1;
+        }
         if lie(Plant::NeverTired) && word == Word::Own(Own::FullSince) {
             return u64::MAX;
         }

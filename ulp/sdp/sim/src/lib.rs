@@ -81,11 +81,13 @@ pub enum Plant {
     EndForReset,
     /// That a dead peer has left bytes unread in the ring is not seen.
     UnreadUnseen,
+    /// Who reads the ring does not see that others receive from the kernel.
+    OthersUnseen,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 27] = [
+    pub const ALL: [Plant; 28] = [
         Plant::FenceDropped,
         Plant::UnlockWithoutFence,
         Plant::ExchangeAsStore,
@@ -113,6 +115,7 @@ impl Plant {
         Plant::ErrorForgotten,
         Plant::EndForReset,
         Plant::UnreadUnseen,
+        Plant::OthersUnseen,
     ];
 }
 

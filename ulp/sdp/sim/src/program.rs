@@ -10,6 +10,7 @@ use crate::plan::{Task, Wait};
 use crate::tcp::EAGAIN;
 use crate::world::{PATIENCE, Sleep};
 use ferriband_sdp_local::{BOX, FUTEX, Reader, Received, Sent, Shared, Way, Word, Writer};
+use ferriband_sdp_proto::change::Phase;
 
 const NEVER: u64 = u64::MAX;
 const WANT_ROOM: Word = Word::Shared(Way::Out, Shared::WantRoom);
@@ -341,10 +342,15 @@ impl<'y> Program<'y> {
         let reader = Reader(&self.host);
         self.host.stats.borrow_mut().heirs += 1;
         self.host.heirs[self.host.side].set(true);
+        let waits = self.host.chance(50);
         let mut wants = None;
         loop {
-            match reader.give_up() {
+            let given = reader.give_up();
+            reader.hand_on();
+            match given {
                 Ok(true) => break,
+                // the peer is late
+                Ok(false) if !waits && wants.is_some() && reader.phase() == Phase::Sdp => break,
                 Ok(false) => match wants.take() {
                     None => wants = Some(reader.want_bytes(FUTEX)),
                     Some(wants) => reader.sleep(wants),

@@ -367,7 +367,14 @@ impl World {
         if place(Own::ReceiveGate) == 0 {
             return false;
         }
-        match Phase::from_word(word(Shared::Phase) as u32) {
+        let phase = Phase::from_word(word(Shared::Phase) as u32);
+        // others receive from the kernel: what the ring has is not read
+        if place(Own::ReceiveGate) > 1 {
+            let tcp = self.tcp.borrow();
+            let is_first = tcp.taken(side) < word(Shared::Offset);
+            return tcp.may_receive(side) && (is_first || phase == Some(Phase::Done));
+        }
+        match phase {
             Some(Phase::Sdp) if place(Own::FromTcp) >= word(Shared::Offset) => {
                 place(Own::FromSdp) < word(Shared::Head)
             }

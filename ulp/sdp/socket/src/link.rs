@@ -241,7 +241,12 @@ impl<'a> Link<'a> {
     pub fn take_told(&self) -> bool {
         let (told, bit) = (self.told(self.role), 1 << self.slot);
         // most of the time there is none
-        told.load(Ordering::SeqCst) & bit != 0 && told.fetch_and(!bit, Ordering::SeqCst) & bit != 0
+        self.is_told() && told.fetch_and(!bit, Ordering::SeqCst) & bit != 0
+    }
+
+    /// Whether this side was told of news.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told(self.role).load(Ordering::SeqCst) >> self.slot & 1 != 0
     }
 
     /// Where this side is told of this connection.

@@ -3,6 +3,7 @@
 use super::state::{self, State};
 use super::{Process, far, report, socket};
 use crate::calls;
+use crate::link::Call;
 use crate::meet::report::{Cause, Why};
 use crate::table::Pin;
 use ferriband_host::wake::{self, Until};
@@ -18,18 +19,30 @@ const LOOK: Duration = Duration::from_millis(100);
 /// answers when it continues.
 pub(super) const BRIEFLY: Duration = Duration::from_millis(200);
 
-/// How much longer a peer on another host is waited for: without its answer the connection ends.
+/// How much longer a peer on another host is waited for: without its answer the connection ends. A
+/// peer of this host that is in the middle of its copy is given as long: of what was read it may
+/// copy some again, which nobody else may meet.
 const FARTHER: Duration = Duration::from_millis(1800);
+
+/// Who receives from the kernel's socket once a connection was asked back to TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Receivers {
+    /// Calls that this library sees.
+    Seen,
+    /// Others as well: programs without it, or the C library.
+    Unseen,
+}
 
 impl Process {
     /// What the program is about to do is the kernel's alone: the connection is TCP when this
     /// returns, and stays so. If the peer does not go back in a short time, what it sends from its
     /// last byte that was read on comes by TCP when it does.
     pub fn only_by_kernel(&'static self, number: i32) {
-        self.only_by_kernel_until(number, wake::now() + BRIEFLY);
+        self.only_by_kernel_until(number, wake::now() + BRIEFLY, Receivers::Seen);
     }
 
-    /// As [`Process::only_by_kernel`], and why.
+    /// As [`Process::only_by_kernel`], and why: somebody uses the kernel's socket whom this library
+    /// does not see.
     pub fn only_by_kernel_for(&'static self, number: i32, cause: Cause) {
         if let Some(pin) = self.pin(number) {
             if cause == Cause::GivenAway {
@@ -37,7 +50,7 @@ impl Process {
             }
             self.never(&pin, cause);
         }
-        self.only_by_kernel_until(number, wake::now() + BRIEFLY);
+        self.only_by_kernel_until(number, wake::now() + BRIEFLY, Receivers::Unseen);
     }
 
     /// The stream stays TCP. The first cause is remembered.
@@ -48,13 +61,18 @@ impl Process {
         }
     }
 
-    pub(super) fn only_by_kernel_until(&'static self, number: i32, until: Duration) {
+    pub(super) fn only_by_kernel_until(
+        &'static self,
+        number: i32,
+        until: Duration,
+        receivers: Receivers,
+    ) {
         let Some(pin) = self.pin(number) else {
             return;
         };
         let is_far = pin.link().is_some_and(|link| link.is_far());
         let until = if is_far { until + FARTHER } else { until };
-        if !self.bring_back(&pin, number, Some(until)) && is_far {
+        if !self.bring_back(&pin, number, Some(until), receivers) && is_far {
             far::reset(number);
         }
     }
@@ -77,7 +95,7 @@ impl Process {
         flags: i32,
     ) -> Result<(), i32> {
         let until = (!blocks(number, flags)).then(|| wake::now() + BRIEFLY);
-        match self.bring_back(pin, number, until) {
+        match self.bring_back(pin, number, until, Receivers::Seen) {
             true => Ok(()),
             false => Err(libc::EAGAIN),
         }
@@ -91,7 +109,7 @@ impl Process {
     }
 
     pub(super) fn bring_back_sent(&self, pin: &Pin<'_>, number: i32) {
-        self.bring_back(pin, number, Some(Duration::ZERO));
+        self.bring_back(pin, number, Some(Duration::ZERO), Receivers::Seen);
     }
 
     /// Before a program is executed, by this process or by a child that has its descriptors. All
@@ -108,14 +126,21 @@ impl Process {
                 state::give_away(&pin);
                 self.never(&pin, Cause::Executed);
             }
-            self.only_by_kernel_until(number, until);
+            self.only_by_kernel_until(number, until, Receivers::Unseen);
         }
     }
 
     /// The sending direction is TCP's afterwards, and the peer was asked for the other: whether
     /// that is TCP's as well. Waits for the peer's service thread until this time of
-    /// CLOCK_MONOTONIC, if there is one; once only, if it was late.
-    pub(super) fn bring_back(&self, pin: &Pin<'_>, number: i32, until: Option<Duration>) -> bool {
+    /// CLOCK_MONOTONIC, if there is one; once only, if it was late. A peer that is late leaves what
+    /// it has sent where it is until it goes back, if others receive by then.
+    pub(super) fn bring_back(
+        &self,
+        pin: &Pin<'_>,
+        number: i32,
+        until: Option<Duration>,
+        receivers: Receivers,
+    ) -> bool {
         state::stay(pin);
         let Some(link) = pin.link() else {
             return true;
@@ -130,29 +155,11 @@ impl Process {
             call.wait_for_kernel();
         }
         rough(pin, number);
-        let reader = Reader(&call);
         let gate = pin.record().word(Own::ReceiveGate);
-        if reader.phase() == Phase::Done && gate.load(Ordering::SeqCst) == 0 {
+        if Reader(&call).phase() == Phase::Done && gate.load(Ordering::SeqCst) == 0 {
             return true;
         }
-        let want = Word::Shared(Way::In, Shared::WantBytes);
-        // what the peer has broken is the kernel's as well
-        while reader.give_up() == Ok(false) {
-            let wants = reader.want_bytes(FUTEX);
-            if reader.give_up() != Ok(false) {
-                break;
-            }
-            let now = wake::now();
-            if until.is_some_and(|until| until <= now || pin.traffic().is(state::LATE)) {
-                if until != Some(Duration::ZERO) {
-                    pin.traffic().add(state::LATE);
-                }
-                return false;
-            }
-            let look = until.map_or(now + LOOK, |until| until.min(now + LOOK));
-            let _ = link.wait(want, wants, Until::Deadline(look));
-        }
-        true
+        await_back(pin, call, until, receivers)
     }
 
     /// For one that has its link, and of which nothing was offered so far.
@@ -236,8 +243,9 @@ impl Process {
         Some(call.link().ring_bytes() - writer.room()?)
     }
 
-    /// Before shutdown(2), which waits for nobody. What the peer has sent stays where it is: a copy
-    /// that came by TCP after the end of receiving would reset the connection.
+    /// Before shutdown(2). What the peer has sent stays where it is: a copy that came by TCP after
+    /// the end of receiving would reset the connection. So a peer that is in the middle of its copy
+    /// is waited for in this direction, for a short time; who ends sending waits for nobody.
     pub fn shutdown(&'static self, number: i32, how: i32) {
         let Some(pin) = self.pin(number) else {
             return;
@@ -250,7 +258,9 @@ impl Process {
         if how != libc::SHUT_WR
             && let Some(link) = pin.link()
         {
-            Reader(&link.on(socket(number))).shut();
+            let call = link.on(socket(number));
+            await_copy(call);
+            Reader(&call).shut();
         }
         if how != libc::SHUT_RD
             && let Some(link) = pin.link()
@@ -261,6 +271,61 @@ impl Process {
                 call.wait_for_kernel();
             }
         }
+    }
+}
+
+/// As [`Process::bring_back`], of the receiving direction.
+fn await_back(
+    pin: &Pin<'_>,
+    call: Call<'_, '_>,
+    until: Option<Duration>,
+    receivers: Receivers,
+) -> bool {
+    let reader = Reader(&call);
+    let want = Word::Shared(Way::In, Shared::WantBytes);
+    let is_unseen = receivers == Receivers::Unseen && !call.link().is_far();
+    // what the peer has broken is the kernel's as well
+    let is_back = || {
+        let is_back = reader.give_up() != Ok(false);
+        if is_unseen {
+            reader.hand_on();
+        }
+        is_back
+    };
+    while !is_back() {
+        let wants = reader.want_bytes(FUTEX);
+        if is_back() {
+            break;
+        }
+        let now = wake::now();
+        let copies = is_unseen && reader.phase() != Phase::Sdp;
+        let until = until.map(|until| if copies { until + FARTHER } else { until });
+        let was_late = pin.traffic().is(state::LATE) && !copies;
+        if until.is_some_and(|until| until <= now || was_late) {
+            if until != Some(Duration::ZERO) {
+                pin.traffic().add(state::LATE);
+            }
+            return false;
+        }
+        let look = until.map_or(now + LOOK, |until| until.min(now + LOOK));
+        let _ = call.link().wait(want, wants, Until::Deadline(look));
+    }
+    true
+}
+
+/// Until what was read does not come by TCP any more.
+fn await_copy(call: Call<'_, '_>) {
+    let reader = Reader(&call);
+    let want = Word::Shared(Way::In, Shared::WantBytes);
+    let until = wake::now() + BRIEFLY;
+    while !reader.is_past_copy() {
+        let wants = reader.want_bytes(FUTEX);
+        let now = wake::now();
+        if reader.is_past_copy() || now >= until {
+            break;
+        }
+        let look = until.min(now + LOOK);
+        let _ = call.link().wait(want, wants, Until::Deadline(look));
     }
 }
 

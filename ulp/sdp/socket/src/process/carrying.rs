@@ -5,6 +5,7 @@
 
 use super::Process;
 use super::carried::Carried;
+use crate::ready;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
@@ -74,7 +75,7 @@ impl Carrying {
     }
 
     /// Takes what peers have told. What another process holds as well is among it in any case: that
-    /// process, which hears the same bell, may have taken the only bit.
+    /// process, which hears the same bell, may have taken the only bit, or this one is to leave it.
     pub fn take_told(&mut self, process: &'static Process) -> Vec<u32> {
         let Self { all, words, shared } = self;
         shared.retain(|index| all.get(index).is_some_and(|one| one.is_shared(process)));
@@ -85,7 +86,8 @@ impl Carrying {
                 continue;
             }
             let is_told = |index: &&u32| {
-                let carried = all.get(index).filter(|carried| carried.is_told());
+                let takes = |carried: &&Carried| carried.is_told() && ready::takes(carried.taken);
+                let carried = all.get(index).filter(takes);
                 carried.and_then(|carried| carried.with(process, |link, _| link.take_told()))
                     == Some(true)
             };

@@ -2,6 +2,7 @@
 
 use super::state::{self, State};
 use super::{Process, STANDARD, socket};
+use crate::meet::report::Cause;
 use crate::numbers::Kind;
 use crate::own;
 use crate::ready;
@@ -120,7 +121,7 @@ impl Process {
         self.table.alias(&pin, number);
         // the C library writes to these by itself
         if number <= STANDARD {
-            self.only_by_kernel(number);
+            self.only_by_kernel_for(number, Cause::ByLibrary);
         }
     }
 

@@ -3,6 +3,7 @@
 //! Owns: the tunnel of each, and when it goes on. Must not know: what a tunnel says, and how two
 //! hosts agree on one.
 
+use super::back::Receivers;
 use super::carried::{Carried, ended};
 use super::service::Service;
 use super::{Process, cookie, set, socket};
@@ -304,7 +305,7 @@ impl Process {
         let numbers = self.served().far_numbers();
         let until = wake::now() + super::back::BRIEFLY;
         for number in numbers {
-            self.only_by_kernel_until(number, until);
+            self.only_by_kernel_until(number, until, Receivers::Seen);
         }
     }
 }

@@ -566,7 +566,8 @@ fn sleeps(socket: BorrowedFd<'_>, option: i32) -> Result<Option<Duration>, i32> 
     }
 }
 
-/// The parts behind so many bytes by the kernel, which waits as the socket is set.
+/// The parts behind so many bytes by the kernel, which waits as the socket is set. An error behind
+/// bytes that were moved is for the program's next call, as where one call of the kernel moves all.
 fn move_parts(
     way: libc::c_long,
     call: Call<'_, '_>,
@@ -574,11 +575,16 @@ fn move_parts(
     done: u64,
     flags: i32,
 ) -> Begun {
+    let quiet = if done > 0 { libc::MSG_NOSIGNAL } else { 0 };
+    let rest = behind(parts, done);
     // SAFETY: memory of the program's call.
-    let by_kernel = unsafe { tcp::by_message(way, call.socket(), &behind(parts, done), flags) };
+    let by_kernel = unsafe { tcp::by_message(way, call.socket(), &rest, flags | quiet) };
     match by_kernel {
         Ok(bytes) => Begun::Done(done as usize + bytes),
-        Err(_) if done > 0 => Begun::Done(done as usize),
+        Err(error) if done > 0 => {
+            calls::tell_again(call, error.raw_os_error());
+            Begun::Done(done as usize)
+        }
         Err(error) => Begun::Failed(error.raw_os_error()),
     }
 }

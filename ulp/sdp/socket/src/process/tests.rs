@@ -343,6 +343,50 @@ fn a_peer_that_is_stopped_holds_up_no_call_that_need_not_wait() {
 }
 
 #[test]
+fn what_a_late_peer_has_sent_comes_once_to_whoever_reads() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let served = child(Fork::Called, || {
+        listener.close();
+        here.close();
+        there.echo();
+    });
+    there.close();
+    here.until_carried();
+    let sent: Vec<u8> = (0..200).collect();
+    here.send(&sent);
+    let mut read = vec![0; sent.len()];
+    here.receive_all(&mut read[..50]);
+    // all of it is in the ring
+    soon(|| {
+        let pin = process().pin(here.0).expect("a stream");
+        let link = pin.link().expect("carried");
+        Reader(&link.on(socket(here.0))).in_ring() == Some(150)
+    });
+    signal(served, libc::SIGSTOP);
+    process().only_by_kernel_for(here.0, Cause::GivenAway);
+    assert_eq!(here.phases(), Some([Phase::Done, Phase::Sdp]));
+    let early = here.try_receive(&mut read[50..], libc::MSG_DONTWAIT);
+    assert!(matches!(early, Begun::Failed(libc::EAGAIN)), "{early:?}");
+    signal(served, libc::SIGCONT);
+    // a program without the library takes some
+    let mut done = 50;
+    while done < 120 {
+        done += rustix::io::read(socket(here.0), &mut read[done..120]).expect("the copy");
+    }
+    here.receive_all(&mut read[120..]);
+    assert_eq!(read, sent);
+    for round in 0..20 {
+        here.exchange(round);
+    }
+    here.close();
+    join(served);
+    listener.close();
+}
+
+#[test]
 fn a_peer_that_computes_goes_back_though_its_epoll_instance_is_told() {
     let _alone = alone();
     let (listener, address) = Number::listener();
@@ -373,6 +417,81 @@ fn a_peer_that_computes_goes_back_though_its_epoll_instance_is_told() {
     unsafe { rustix::io::close(instance) };
     here.close();
     there.close();
+    listener.close();
+}
+
+#[test]
+fn a_child_does_not_take_away_what_its_parents_instance_was_told() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    soon_or(|| {
+        let mut bytes = [1; 10];
+        here.send(&bytes);
+        there.receive_all(&mut bytes);
+        there.send(&bytes);
+        here.receive_all(&mut bytes);
+        here.phases() == Some([Phase::Sdp; 2])
+    });
+    let instance = ready::create(libc::EPOLL_CLOEXEC).expect("an instance");
+    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    let event = ready::Event { events, data: 7 };
+    ready::ctl(instance, libc::EPOLL_CTL_ADD, here.0, Some(event)).expect("added");
+    let now = || {
+        let mut found = [ready::Event::default(); 4];
+        let (time, signals) = (Some(std::time::Duration::ZERO), None);
+        ready::wait(instance, &mut found, ready::Patience { time, signals }).expect("waited")
+    };
+    soon(|| now() == 0);
+    there.send(&[2; 10]);
+    // the child's service thread hears the parent's bells from before, too
+    let uses = child(Fork::Called, || {
+        process().uses(here.0);
+        thread::sleep(std::time::Duration::from_millis(50));
+    });
+    join(uses);
+    assert_eq!(now(), 1);
+    assert_eq!(now(), 0);
+    process().close(instance);
+    // SAFETY: a number of this test's.
+    unsafe { rustix::io::close(instance) };
+    here.close();
+    there.close();
+    listener.close();
+}
+
+#[test]
+fn an_error_behind_bytes_that_were_sent_is_told_by_the_next_call() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    soon_or(|| {
+        let mut bytes = [1; 10];
+        here.send(&bytes);
+        there.receive_all(&mut bytes);
+        there.send(&bytes);
+        here.receive_all(&mut bytes);
+        here.phases() == Some([Phase::Sdp; 2])
+    });
+    let mut bytes = vec![0; 1 << 20];
+    let parts = [part(&mut bytes)];
+    // SAFETY: memory of this test's.
+    let begun = unsafe { process().send(here.0, &parts, 0) };
+    let Begun::Sleep(sleeper) = begun else {
+        panic!("{begun:?}");
+    };
+    // what the ring holds is unread
+    there.close();
+    soon(|| here.phases().is_some_and(|[sent, _]| sent == Phase::Done));
+    // SAFETY: as above.
+    let begun = unsafe { sleeper.send(&parts, ferriband_host::wake::Wait::Woken) };
+    assert!(matches!(begun, Begun::Done(1..)), "{begun:?}");
+    // SAFETY: as above.
+    let next = unsafe { process().send(here.0, &[part(&mut [0])], 0) };
+    assert!(matches!(next, Begun::Failed(libc::ECONNRESET)), "{next:?}");
+    here.close();
     listener.close();
 }
 

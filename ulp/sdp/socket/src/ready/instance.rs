@@ -37,6 +37,7 @@
 //! the instance's first registration rings in any case: the kernel need not have a hint.
 
 mod look;
+mod told;
 
 pub(super) use look::How;
 
@@ -554,63 +555,6 @@ impl Inside {
     pub fn may_stay_listed(&self, known: &Instance) -> bool {
         let sleeps = self.asleep > 0 && self.asleep_of == process();
         !sleeps && !known.is_nested.load(Ordering::SeqCst) && !known.has_plain_sleepers()
-    }
-
-    /// The bell was heard, or a thread looks whether it was meant: all that were told are listed.
-    /// Gives those of which others may wait,
-    /// too, who are to be told as well: this was the only bit.
-    pub fn heard(&mut self, is_shared: impl Fn(u32) -> bool, shared: &mut Vec<Taken>) {
-        for group in 0..self.groups.len() {
-            let Group { told, mask, .. } = &self.groups[group];
-            let mut bits = told.word().load(Ordering::SeqCst) & mask;
-            if bits == 0 {
-                continue;
-            }
-            bits &= told.word().fetch_and(!bits, Ordering::SeqCst);
-            while bits != 0 {
-                let slot = bits.trailing_zeros();
-                bits &= bits - 1;
-                let mut one = self.groups[group].first[slot as usize];
-                let taken = self.places.get(one as usize).map(|place| place.taken);
-                shared.extend(taken.filter(|taken| is_shared(taken.index)));
-                while one != NONE {
-                    self.news(one, false);
-                    let linked = self.places[one as usize].linked.as_ref();
-                    one = linked.map_or(NONE, |linked| linked.next);
-                }
-            }
-        }
-    }
-
-    /// Takes this library's own out of what the kernel has told: what is left is the program's.
-    /// Gives how many that are, and whether the bell was among the others.
-    pub fn translate(&mut self, events: &mut [Event]) -> (usize, bool) {
-        let (mut kept, mut rang) = (0, false);
-        let base = tag_base();
-        for at in 0..events.len() {
-            let event = events[at];
-            let data = event.data;
-            if data >> 32 != base >> 32 {
-                events[kept] = event;
-                kept += 1;
-                continue;
-            }
-            let tag = data as u32;
-            if tag == BELL {
-                rang = true;
-            } else if let Some(found) = self.of_tag(tag) {
-                self.hint(found);
-            }
-        }
-        (kept, rang)
-    }
-
-    fn hint(&mut self, at: u32) {
-        let linked = self.places[at as usize].linked.as_mut();
-        if let Some(linked) = linked {
-            linked.seen.stale = true;
-            self.list(at);
-        }
     }
 }
 

@@ -33,6 +33,7 @@ pub use select::{Select, select};
 pub use sleep::{Next, Sleep, Waits};
 pub use wait::{Wait, wait};
 
+use crate::arena::Taken;
 use crate::numbers::{NUMBERS, once};
 use crate::pages::{Pages, Seen};
 use crate::table::{Left, Pin, Table};
@@ -208,6 +209,12 @@ pub fn told(pin: &Pin<'_>, of_kernel: bool) {
     {
         ready.tell(&held, pin.taken().index, of_kernel);
     }
+}
+
+/// Whether this process takes away that a peer has told of a connection: of what several processes
+/// hold only the one that has put the link does.
+pub fn takes(taken: Taken) -> bool {
+    ready().is_none_or(|ready| ready.takes(taken))
 }
 
 /// Before the kernel closes a number, or puts another descriptor there: `left` is what

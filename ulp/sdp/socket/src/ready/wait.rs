@@ -273,7 +273,7 @@ impl Instance {
             true => how,
             false => How::Finally,
         };
-        inside.heard(is_shared(ready), &mut shared);
+        inside.heard(ready, &mut shared);
         let wait = inside.next_wait();
         let mut first = First {
             count: 0,
@@ -316,7 +316,7 @@ impl Instance {
             if let Some(bell) = inside.bell {
                 bell.silence();
             }
-            inside.heard(is_shared(ready), &mut shared);
+            inside.heard(ready, &mut shared);
         }
         let wait = wait.unwrap_or_else(|| inside.next_wait());
         let how = match inside.may_stay_listed(self) {
@@ -329,11 +329,6 @@ impl Instance {
         tell_others(ready, &shared);
         Some(count)
     }
-}
-
-/// Whether others may wait for a connection, too.
-fn is_shared(ready: &'static Ready) -> impl Fn(u32) -> bool {
-    |index| ready.count(index).load(Ordering::SeqCst) > 1
 }
 
 fn tell_others(ready: &'static Ready, shared: &[crate::arena::Taken]) {

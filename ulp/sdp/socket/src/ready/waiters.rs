@@ -14,6 +14,9 @@
 //!
 //! What a parent has linked goes by box 0 once a child's instance or thread waits for it, or has
 //! it: peers know the parent's boxes alone, and the parent may choose one while the child waits.
+//! Until then it goes by the box that the parent has chosen, and what hears that box finds what it
+//! was told of by the bit. So of what others hold as well only who has put the link takes the bit
+//! away ([`super::Ready::takes`]); the others look, and leave it.
 //!
 //! # Locks
 //! That of all connections before that of an instance, never two instances' at once.
@@ -138,9 +141,22 @@ impl Ready {
         }
         connection.number = Some(number);
         link.set_box(number);
-        if link.take_told() {
+        let told = match self.takes(pin.taken()) {
+            true => link.take_told(),
+            false => link.is_told(),
+        };
+        if told {
             self.tell(held, index, false);
         }
+    }
+
+    /// Whether this process takes away that a peer has told of a connection.
+    pub(super) fn takes(&self, taken: Taken) -> bool {
+        if self.linker(taken.index).load(Ordering::Acquire) == process() {
+            return true;
+        }
+        let pin = Table::get().ok().and_then(|table| table.pin_taken(taken));
+        pin.is_none_or(|pin| !pin.others_hold())
     }
 
     /// The instance of a number, which is made known if it is not.
@@ -199,7 +215,9 @@ impl Ready {
             return;
         }
         let all: Vec<_> = inside.all().map(|(at, one)| (at, one.taken)).collect();
-        let bell = inside.bell.take();
+        // of a parent's instance the kernel keeps the box, too
+        let is_mine = inside.process == process();
+        let bell = inside.bell.take().filter(|_| is_mine);
         drop(inside);
         for (at, taken) in all {
             self.remove(&mut held, instance, at, taken);

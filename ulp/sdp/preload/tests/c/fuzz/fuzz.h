@@ -42,6 +42,8 @@
         }                                                                                    \
     } while (0)
 
+/* Microseconds after which bytes that were sent do not come any more. */
+enum { BYTES_PATIENCE = 5000000 };
 enum { ACTORS = 5, TABLES = 3, SLOTS = 7, SOCKETS = 5, STEPS = 72 };
 
 /* The operations, with the names that a printed sequence has. */

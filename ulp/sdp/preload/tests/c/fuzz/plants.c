@@ -51,7 +51,8 @@ ssize_t recv(int number, void *bytes, size_t length, int flags)
 {
     ssize_t got;
 
-    if (length > 1 && is_due("byte twice", 20)) {
+    /* a sequence has few receives, so one of fifty comes up in no second run of it */
+    if (length > 1 && (is_due("byte twice", 20) || is_due("byte twice, seldom", 50))) {
         got = NEXT(recv)(number, bytes, 1, flags | MSG_PEEK);
         return got;
     }

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
         struct pollfd polled = {.fd = number, .events = argv[1][0] == 'r' ? POLLIN : POLLOUT};
         ssize_t moved;
 
-        if (poll(&polled, 1, 2000) != 1)
+        if (poll(&polled, 1, BYTES_PATIENCE / 1000) != 1)
             return 1;
         moved = argv[1][0] == 'r' ? recv(number, bytes, left, MSG_DONTWAIT) : send(number, stream_at(end, at), left, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (moved == 0)
