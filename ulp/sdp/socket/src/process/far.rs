@@ -1,10 +1,10 @@
-//! Connections to other hosts, as the service looks after them.
+//! Connections by queue pairs, to other hosts and on this one, as the service looks after them.
 //!
 //! Owns: the tunnel of each, and when it goes on. Must not know: what a tunnel says, and how two
 //! hosts agree on one.
 
 use super::carried::{Carried, ended};
-use super::service::Service;
+use super::service::{Service, ends_of};
 use super::{Process, cookie, set, socket};
 use crate::link::{Call, Told};
 use crate::meet::message::Reason;
@@ -86,26 +86,21 @@ impl Service {
     }
 
     fn hosts(&mut self) -> Option<&mut Hosts> {
-        let (ranges, flow) = set::hosts()?;
+        let (peers, flow) = set::hosts()?;
         let bell = self.bells.first().cloned()?;
         let others = &mut self.others;
         if others.hosts.is_none() && !others.without {
-            others.hosts = Hosts::new(ranges, *flow, bell);
+            others.hosts = Hosts::new(peers, *flow, bell);
             others.without = others.hosts.is_none();
         }
         others.hosts.as_mut()
     }
 
-    /// Asks another host for a connection.
+    /// Asks for a connection by queue pairs.
     pub(super) fn ask_host(&mut self, pin: &Pin<'_>, number: i32, now: Duration) -> Result<(), No> {
         let elsewhere = No::Never(Reason::Elsewhere);
         let stamp = pin.traffic().stamp.load(Ordering::Relaxed);
-        let ends = || {
-            let own = rustix::net::getsockname(socket(number)).ok()?;
-            let peer = rustix::net::getpeername(socket(number)).ok()??;
-            Some([own.try_into().ok()?, peer.try_into().ok()?])
-        };
-        let (true, Some(ends)) = (stamp != 0, ends()) else {
+        let (true, Some(ends)) = (stamp != 0, ends_of(number)) else {
             return Err(elsewhere);
         };
         let hosts = self.hosts().ok_or(elsewhere)?;
@@ -314,6 +309,13 @@ impl Process {
 pub(super) fn reset(number: i32) {
     // what is to be told is the socket's error
     let _ = rustix::net::connect_unspec(socket(number));
+}
+
+/// Whether a connection stays on this host, and the user wants it by queue pairs.
+pub(super) fn is_asked_for_here(number: i32) -> bool {
+    set::hosts().is_some_and(|(peers, _)| {
+        ends_of(number).is_some_and(|[own, peer]| peers.are_here(own.ip(), peer.ip()))
+    })
 }
 
 /// Whether a slot is that of a connection to another host.

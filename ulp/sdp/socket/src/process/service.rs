@@ -427,36 +427,8 @@ impl Service {
         }
         // its streams can be asked after
         let _ = self.hold(process);
-        let has_rings = self.has_rings(now);
-        let because = |cause| report::note(&pin, Why::Cause(cause), None);
         report::clear(&pin);
-        let asked = match &mut self.client {
-            None => Err(No::Never(Reason::NoDiag)),
-            Some(_) if has_rings => {
-                because(Cause::IoUring);
-                Err(No::Never(Reason::Unfit))
-            }
-            Some(_) if pin.others_hold() => {
-                because(Cause::Several);
-                Err(No::Later)
-            }
-            Some(_) if !ready::fits(&pin) => {
-                because(Cause::Waiters);
-                Err(No::Later)
-            }
-            Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
-        };
-        let asked = match asked {
-            Err(No::Never(Reason::Elsewhere)) if set::meets_nowhere() => {
-                because(Cause::NoDirectory);
-                Err(No::Never(Reason::Unfit))
-            }
-            Err(No::Never(Reason::Elsewhere | Reason::NobodyMeets)) if set::hosts().is_some() => {
-                self.ask_host(&pin, number, now)
-            }
-            other => other,
-        };
-        match asked {
+        match self.ask_peer(&pin, number, now) {
             Ok(()) => {
                 let known = Known {
                     taken: pin.taken(),
@@ -475,6 +447,42 @@ impl Service {
                 }
                 stays(&pin, no);
             }
+        }
+    }
+
+    /// Asks whoever holds the other end: by queue pairs if the user wants it so on one host, else in
+    /// this network namespace, by the directory, and by queue pairs, as far as they are set.
+    fn ask_peer(&mut self, pin: &Pin<'_>, number: i32, now: Duration) -> Result<(), No> {
+        let because = |cause| report::note(pin, Why::Cause(cause), None);
+        if self.client.is_none() {
+            return Err(No::Never(Reason::NoDiag));
+        }
+        if self.has_rings(now) {
+            because(Cause::IoUring);
+            return Err(No::Never(Reason::Unfit));
+        }
+        if pin.others_hold() {
+            because(Cause::Several);
+            return Err(No::Later);
+        }
+        if !ready::fits(pin) {
+            because(Cause::Waiters);
+            return Err(No::Later);
+        }
+        fit(pin, number)?;
+        if far::is_asked_for_here(number) {
+            return self.ask_host(pin, number, now);
+        }
+        let client = self.client.as_mut().ok_or(No::Never(Reason::NoDiag))?;
+        match client.ask(socket(number), now) {
+            Err(No::Never(Reason::Elsewhere)) if set::meets_nowhere() => {
+                because(Cause::NoDirectory);
+                Err(No::Never(Reason::Unfit))
+            }
+            Err(No::Never(Reason::Elsewhere | Reason::NobodyMeets)) if set::hosts().is_some() => {
+                self.ask_host(pin, number, now)
+            }
+            other => other,
         }
     }
 
@@ -657,7 +665,7 @@ fn stays(pin: &Pin<'_>, why: No) {
 }
 
 /// A socket's own address, and its peer's.
-fn ends_of(number: i32) -> Option<[SocketAddr; 2]> {
+pub(super) fn ends_of(number: i32) -> Option<[SocketAddr; 2]> {
     let own = rustix::net::getsockname(socket(number)).ok()?;
     let peer = rustix::net::getpeername(socket(number)).ok()??;
     Some([own.try_into().ok()?, peer.try_into().ok()?])

@@ -7,7 +7,7 @@
 //! request names the TCP connection. The other side looks for the socket with these addresses.
 //! Then both prove that they hold it ([`super::Proof`]), and only then have a slot.
 
-use super::{Lost, Pipe, Proof, Ranges};
+use super::{Lost, Peers, Pipe, Proof};
 use crate::meet::bells::Bells;
 use crate::meet::message::Reason;
 use crate::meet::pair::Lender;
@@ -48,7 +48,7 @@ pub type Find<'a> = &'a dyn Fn(SocketAddr, SocketAddr) -> Result<(u64, u32), Ref
 /// Tunnels of a process.
 pub struct Hosts {
     manager: Manager,
-    ranges: &'static Ranges,
+    peers: &'static Peers,
     flow: FlowKind,
     bell: Arc<Event>,
     listeners: Vec<(u16, Listener)>,
@@ -76,12 +76,12 @@ struct Proving {
 
 impl Hosts {
     /// Loads the adapter's libraries. None if they, or an adapter, are missing: nobody is asked.
-    pub fn new(ranges: &'static Ranges, flow: FlowKind, bell: Arc<Event>) -> Option<Self> {
+    pub fn new(peers: &'static Peers, flow: FlowKind, bell: Arc<Event>) -> Option<Self> {
         let verbs = Verbs::load(&Choice::from_env().ok()?).ok()?;
         let manager = Manager::new(Cm::load(verbs).ok()?).ok()?;
         Some(Hosts {
             manager,
-            ranges,
+            peers,
             flow,
             bell,
             listeners: Vec::new(),
@@ -127,7 +127,7 @@ impl Hosts {
     ) -> Result<(), No> {
         let [own, peer] =
             [own, peer].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
-        if !self.ranges.contain(peer.ip()) {
+        if !self.peers.include(own.ip(), peer.ip()) {
             return Err(No::Never(Reason::Elsewhere));
         }
         if self.asked.len() + self.proving.len() >= MOST {
@@ -174,7 +174,7 @@ impl Hosts {
     }
 
     fn answer(&mut self, request: Request, find: Find<'_>, now: Duration) {
-        if !self.ranges.contain(request.from.ip()) {
+        if !self.peers.include(request.to.ip(), request.from.ip()) {
             return request.refuse(Refusal::NotAllowed);
         }
         if self.proving.len() >= MOST {
