@@ -1,11 +1,11 @@
 //! Connections between two hosts, which are two network namespaces, by queue pairs: programs that
 //! are preloaded at both ends print what they print by TCP, and their bytes go by queue pairs; in
 //! the middle of it the server executes itself or another, forks, or dies, and the adapter loses
-//! all packets. Where the system allows no namespaces, the tests say so.
+//! all packets. On one host they do so where the setting same_host says verbs. Where the system allows no namespaces, the tests say so.
 
 mod two;
 
-use two::{by_tcp, ferriband, may_have_hosts, run};
+use two::{by_tcp, ferriband, may_have_hosts, run, run_here};
 
 const RANGES: &str = "FERRIBAND_SDP_RANGES=192.0.2.0/24 FERRIBAND_SDP_AFTER_EXCHANGES=1";
 
@@ -72,5 +72,33 @@ fn an_adapter_that_loses_all_packets_is_left_for_tcp() {
         let (half, rest) = run.said.split_once('\n').expect("lines");
         assert_eq!(half, "half");
         assert!(by_tcp(rest) > 10, "{}", run.said);
+    }
+}
+
+const HERE: &str = "FERRIBAND_SDP_SAME_HOST=verbs FERRIBAND_SDP_AFTER_EXCHANGES=1";
+
+#[test]
+fn on_one_host_bytes_go_by_queue_pairs_where_it_is_set() {
+    if !may_have_hosts() {
+        return;
+    }
+    for (address, flow) in [
+        ("127.0.0.1", "nic"),
+        ("127.0.0.1", "credit"),
+        ("192.0.2.1", "ring"),
+    ] {
+        let settings = format!("{HERE} FERRIBAND_SDP_FLOW={flow}");
+        let run = run_here(address, "epoll", 3000, [&settings; 2], true);
+        assert_eq!(run.upgraded, 2, "{address} {flow}: {}", run.said);
+        assert!(by_tcp(&run.said) < 50, "{address} {flow}: {}", run.said);
+    }
+}
+
+#[test]
+fn on_one_host_a_client_alone_that_wants_queue_pairs_stays_tcp() {
+    if may_have_hosts() {
+        let local = "FERRIBAND_SDP_AFTER_EXCHANGES=1";
+        let run = run_here("127.0.0.1", "blocking", 2000, [local, HERE], false);
+        assert_eq!((run.upgraded, by_tcp(&run.said)), (0, 100));
     }
 }

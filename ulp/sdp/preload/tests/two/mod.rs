@@ -1,5 +1,5 @@
-//! A server and a client in two network namespaces. Owns: how they are made and run, and what the
-//! two have said.
+//! A server and a client in two network namespaces, or in one. Owns: how they are made and run, and
+//! what the two have said.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::fs;
@@ -126,20 +126,63 @@ pub fn run(
     is_taken_over: bool,
     with: Option<&str>,
 ) -> Run {
+    let sides = [settings, settings];
+    run_in(
+        "two_hosts.sh",
+        "192.0.2.2",
+        mode,
+        rounds,
+        sides,
+        is_taken_over,
+        with,
+    )
+}
+
+/// Runs both programs in one network namespace, of which this is an address. The server's settings,
+/// and the client's.
+pub fn run_here(
+    address: &str,
+    mode: &str,
+    rounds: u32,
+    sides: [&str; 2],
+    is_taken_over: bool,
+) -> Run {
+    run_in(
+        "one_host.sh",
+        address,
+        mode,
+        rounds,
+        sides,
+        is_taken_over,
+        None,
+    )
+}
+
+fn run_in(
+    script: &str,
+    address: &str,
+    mode: &str,
+    rounds: u32,
+    sides: [&str; 2],
+    is_taken_over: bool,
+    with: Option<&str>,
+) -> Run {
     let counters = scratch("counters");
     let _ = fs::remove_file(&counters);
     let library = libraries().join("libferriband_sdp.so");
-    let environment = format!(
-        "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} TAKEN_OVER={} {settings}",
+    let common = format!(
+        "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} TAKEN_OVER={}",
         library.display(),
         counters.display(),
         u8::from(is_taken_over),
     );
     let program = program().display();
-    let server = format!("exec env {environment} {program} server 17080 {mode} {rounds}");
-    let client = format!("exec env {environment} {program} client 192.0.2.2 17080 {mode} {rounds}");
+    let [first, second] = sides;
+    let server = format!("exec env {common} {first} {program} server 17080 {mode} {rounds}");
+    let client =
+        format!("exec env {common} {second} {program} client {address} 17080 {mode} {rounds}");
     let output: Output = alone()
-        .arg(source("two_hosts.sh"))
+        .arg(source(script))
         .env("SERVER", server)
         .env("CLIENT", client)
         .env("FERRIBAND", with.unwrap_or_default())
@@ -155,7 +198,7 @@ pub fn run(
     let counted = fs::read_to_string(&counters).unwrap_or_default();
     let _ = fs::remove_file(&counters);
     // shown with what fails
-    eprintln!("{mode} {settings}: {said}{errors}");
+    eprintln!("{mode} {sides:?}: {said}{errors}");
     let lines = counted
         .lines()
         .filter(|line| line.contains("\"upgraded\":"));
