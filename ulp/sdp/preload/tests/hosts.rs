@@ -1,11 +1,12 @@
 //! Connections between two hosts, which are two network namespaces, by queue pairs: programs that
 //! are preloaded at both ends print what they print by TCP, and their bytes go by queue pairs; in
 //! the middle of it the server executes itself or another, forks, or dies, and the adapter loses
-//! all packets. On one host they do so where the setting same_host says verbs. Where the system allows no namespaces, the tests say so.
+//! all packets. On one host they do so where the setting same_host says verbs. Where the system allows no
+//! namespaces, the tests say so.
 
 mod two;
 
-use two::{by_tcp, ferriband, may_have_hosts, run, run_here};
+use two::{Runs, by_tcp, ferriband, may_have_hosts, run, run_here};
 
 const RANGES: &str = "FERRIBAND_SDP_RANGES=192.0.2.0/24 FERRIBAND_SDP_AFTER_EXCHANGES=1";
 
@@ -17,7 +18,7 @@ fn bytes_go_by_queue_pairs_with_each_flow_control() {
     for flow in ["nic", "ring", "credit"] {
         for mode in ["blocking", "epoll"] {
             let settings = format!("{RANGES} FERRIBAND_SDP_FLOW={flow}");
-            let run = run(mode, 6000, &settings, true, None);
+            let run = run(mode, 6000, &settings, true);
             assert_eq!(run.upgraded, 2, "{flow} {mode}: {}", run.said);
             let by_tcp = by_tcp(&run.said);
             // an adapter that a busy machine keeps from answering is left for TCP
@@ -29,7 +30,7 @@ fn bytes_go_by_queue_pairs_with_each_flow_control() {
 #[test]
 fn a_program_that_sends_all_before_it_reads_goes_on() {
     if may_have_hosts() {
-        by_tcp(&run("stream", 6000, RANGES, true, None).said);
+        by_tcp(&run("stream", 6000, RANGES, true).said);
     }
 }
 
@@ -39,7 +40,7 @@ fn hosts_that_are_not_listed_and_one_side_alone_stay_tcp() {
         return;
     }
     for settings in ["", "FERRIBAND_SDP_RANGES=198.51.100.0/24"] {
-        let run = run("blocking", 2000, settings, false, None);
+        let run = run("blocking", 2000, settings, false);
         assert_eq!((run.upgraded, by_tcp(&run.said)), (0, 100));
     }
 }
@@ -50,7 +51,7 @@ fn a_server_that_executes_another_program_or_forks_goes_on_by_tcp() {
         return;
     }
     for mode in ["exec", "plain", "fork"] {
-        let run = run(mode, 6000, RANGES, true, None);
+        let run = run(mode, 6000, RANGES, true);
         assert!(run.upgraded >= 1, "{mode}: {}", run.said);
         assert!(by_tcp(&run.said) > 10, "{mode}: {}", run.said);
     }
@@ -59,7 +60,7 @@ fn a_server_that_executes_another_program_or_forks_goes_on_by_tcp() {
 #[test]
 fn a_server_that_is_killed_resets_the_connection() {
     if may_have_hosts() {
-        let run = run("die", 6000, RANGES, true, None);
+        let run = run("die", 6000, RANGES, true);
         run.tells_of_death();
     }
 }
@@ -67,7 +68,8 @@ fn a_server_that_is_killed_resets_the_connection() {
 #[test]
 fn an_adapter_that_loses_all_packets_is_left_for_tcp() {
     if may_have_hosts() {
-        let run = run("half", 6000, RANGES, true, Some(&ferriband()));
+        let half = format!("{} fault add drop --device ferri_eth0", ferriband());
+        let run = two_hosts("half", RANGES, true, &half).run();
         assert_eq!(run.upgraded, 2, "{}", run.said);
         let (half, rest) = run.said.split_once('\n').expect("lines");
         assert_eq!(half, "half");
@@ -102,3 +104,37 @@ fn on_one_host_a_client_alone_that_wants_queue_pairs_stays_tcp() {
         assert_eq!((run.upgraded, by_tcp(&run.said)), (0, 100));
     }
 }
+
+#[test]
+fn a_server_reads_the_end_of_clients_that_close() {
+    if !may_have_hosts() {
+        return;
+    }
+    let there = run("closes", 30, RANGES, true);
+    let here = run_here("127.0.0.1", "closes", 30, [HERE; 2], true);
+    for run in [there, here] {
+        assert_eq!(run.upgraded, 2, "{}", run.said);
+        assert!(by_tcp(&run.said) < 50, "{}", run.said);
+    }
+}
+
+#[test]
+fn programs_that_fork_while_the_adapter_is_opened_go_on() {
+    if may_have_hosts() {
+        by_tcp(&run("forks", 2000, RANGES, false).said);
+        by_tcp(&run_here("127.0.0.1", "forks", 2000, [HERE; 2], false).said);
+    }
+}
+
+fn two_hosts<'a>(mode: &'a str, settings: &'a str, is_taken_over: bool, half: &'a str) -> Runs<'a> {
+    Runs {
+        script: "two_hosts.sh",
+        address: "192.0.2.2",
+        mode,
+        rounds: 6000,
+        sides: [settings; 2],
+        is_taken_over,
+        half,
+    }
+}
+

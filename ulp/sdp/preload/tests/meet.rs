@@ -27,7 +27,7 @@ impl Shared {
 
     fn run(&self, mode: &str) -> Run {
         let settings = format!("FERRIBAND_SDP_MEET={}", self.0.display());
-        two::run(mode, 6000, &settings, true, None)
+        two::run(mode, 6000, &settings, true)
     }
 }
 
@@ -80,7 +80,7 @@ fn without_a_directory_that_both_see_they_stay_tcp() {
     let missing = scratch("missing");
     let settings = format!("FERRIBAND_SDP_MEET={}", missing.display());
     for settings in ["", &settings] {
-        let run = two::run("blocking", 2000, settings, false, None);
+        let run = two::run("blocking", 2000, settings, false);
         assert_eq!((run.upgraded, by_tcp(&run.said)), (0, 100));
     }
 }
@@ -152,7 +152,7 @@ fn programs_of_two_users_meet_in_a_directory_for_all() {
                 "CLIENT",
                 format!("{client} client 192.0.2.2 17080 {mode} 6000"),
             )
-            .env("FERRIBAND", "")
+            .env("HALF", "")
             .output()
             .expect("a shell");
         let said = String::from_utf8_lossy(&output.stdout);

@@ -9,6 +9,9 @@
 //   fork       the server's child goes on in the middle
 //   die        the server is killed in the middle: the client says what it is told
 //   half       the client says "half" in the middle, and goes on when it reads a line
+//   closes     the client makes many connections, one after the other, and closes each without
+//              shutdown(2) once all has come back: the server reads the end
+//   forks      a thread at each side forks without end from before the connection to the last byte
 //
 // With TAKEN_OVER=1 in the environment, client and server first exchange bytes until TCP carries
 // none in either direction. A connection that is not taken over in some seconds is closed, and
@@ -22,6 +25,7 @@
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +37,10 @@
 #include <unistd.h>
 
 #define MOST 5000
+// Connections of the mode closes.
+#define CLOSES 12
+// Seconds that both sides of the mode forks have.
+#define FORKS_SECONDS 60
 // What is exchanged before all else: so many of the one byte, and the other once that is over.
 #define WARM 64
 #define BEFORE 'w'
@@ -108,6 +116,21 @@ static int warm(int fd) {
     }
 }
 
+static atomic_int forks_on;
+
+static void *fork_on(void *argument) {
+    int forks = 0;
+    while (atomic_load(&forks_on)) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        int status;
+        check(child > 0 && waitpid(child, &status, 0) == child && status == 0, "fork");
+        forks++;
+    }
+    *(int *)argument = forks;
+    return NULL;
+}
+
 // Gives 0 if the connection has ended before the other bytes began.
 static int echo_by_epoll(int fd, int begun) {
     static char buffer[16384];
@@ -155,6 +178,16 @@ static int server(char **arguments) {
     check(listen(listener, 8) == 0, "listen");
     printf("listens\n");
     fflush(stdout);
+    for (int each = 0; strcmp(mode, "closes") == 0 && each < CLOSES;) {
+        int fd = accept(listener, NULL, NULL);
+        check(fd >= 0, "accept");
+        if (!waits_for_take_over() || warm(fd)) {
+            echo(fd, UINT64_MAX);
+            each++;
+        }
+        close(fd);
+    }
+    if (strcmp(mode, "closes") == 0) return 0;
     int fd = accept(listener, NULL, NULL);
     check(fd >= 0, "accept");
     int warms = waits_for_take_over(), by_epoll = strcmp(mode, "epoll") == 0;
@@ -257,17 +290,46 @@ static int connect_to(const struct sockaddr_in *to) {
     return fd;
 }
 
+// A connection that is taken over, if it is to be.
+static int begin(const struct sockaddr_in *to) {
+    int fd = connect_to(to);
+    while (waits_for_take_over() && !is_taken_over(fd)) {
+        close(fd);
+        fd = connect_to(to);
+    }
+    return fd;
+}
+
+static int closing_client(const struct sockaddr_in *to, int rounds) {
+    static char buffer[MOST];
+    uint64_t by = 0;
+    for (int each = 0; each < CLOSES; each++) {
+        int fd = begin(to);
+        uint64_t before[2], after[2];
+        by_tcp(fd, before);
+        struct bytes bytes = {1}, expected = {1}, lengths = {7};
+        for (int round = 0; round < rounds; round++) {
+            size_t length = 1 + next(&lengths) % MOST;
+            for (size_t at = 0; at < length; at++) buffer[at] = (char)next(&bytes);
+            check(send_all(fd, buffer, length) == 0, "client send");
+            compare(fd, length, &expected);
+        }
+        by_tcp(fd, after);
+        by += after[0] - before[0];
+        close(fd);
+    }
+    printf("all came back, %d%% by tcp\n", (int)(by * 100 / (CLOSES * total(rounds))));
+    return 0;
+}
+
 static int client(char **arguments) {
     const char *mode = arguments[4];
     int rounds = atoi(arguments[5]);
     struct sockaddr_in to = {.sin_family = AF_INET};
     to.sin_port = htons((uint16_t)atoi(arguments[3]));
     check(inet_pton(AF_INET, arguments[2], &to.sin_addr) == 1, "address");
-    int fd = connect_to(&to);
-    while (waits_for_take_over() && !is_taken_over(fd)) {
-        close(fd);
-        fd = connect_to(&to);
-    }
+    if (strcmp(mode, "closes") == 0) return closing_client(&to, rounds);
+    int fd = begin(&to);
     uint64_t before[2], after[2];
     by_tcp(fd, before);
     struct bytes bytes = {1}, expected = {1}, lengths = {7};
@@ -302,9 +364,23 @@ static int client(char **arguments) {
     return 0;
 }
 
+static int side(char **arguments, const char *mode, int (*does)(char **)) {
+    if (strcmp(mode, "forks") != 0) return does(arguments);
+    pthread_t thread;
+    int forks = 0;
+    alarm(FORKS_SECONDS);
+    atomic_store(&forks_on, 1);
+    check(pthread_create(&thread, NULL, fork_on, &forks) == 0, "thread");
+    int status = does(arguments);
+    atomic_store(&forks_on, 0);
+    pthread_join(thread, NULL);
+    check(forks > 0, "no fork");
+    return status;
+}
+
 int main(int count, char **arguments) {
-    if (count == 5 && strcmp(arguments[1], "server") == 0) return server(arguments);
-    if (count == 6 && strcmp(arguments[1], "client") == 0) return client(arguments);
+    if (count == 5 && strcmp(arguments[1], "server") == 0) return side(arguments, arguments[3], server);
+    if (count == 6 && strcmp(arguments[1], "client") == 0) return side(arguments, arguments[4], client);
     if (count == 3 && strcmp(arguments[1], "goes-on") == 0) {
         echo(atoi(arguments[2]), UINT64_MAX);
         return 0;

@@ -117,25 +117,34 @@ impl Run {
     }
 }
 
+/// Two programs that are to run.
+pub struct Runs<'a> {
+    pub script: &'a str,
+    /// The server's.
+    pub address: &'a str,
+    pub mode: &'a str,
+    pub rounds: u32,
+    /// The server's settings, and the client's.
+    pub sides: [&'a str; 2],
+    /// They begin when their connection is taken over.
+    pub is_taken_over: bool,
+    /// What is done in the middle, by a shell.
+    pub half: &'a str,
+}
+
 /// Runs both programs with these settings, which begin when their connection is taken over if it
 /// will be.
-pub fn run(
-    mode: &str,
-    rounds: u32,
-    settings: &str,
-    is_taken_over: bool,
-    with: Option<&str>,
-) -> Run {
-    let sides = [settings, settings];
-    run_in(
-        "two_hosts.sh",
-        "192.0.2.2",
+pub fn run(mode: &str, rounds: u32, settings: &str, is_taken_over: bool) -> Run {
+    let runs = Runs {
+        script: "two_hosts.sh",
+        address: "192.0.2.2",
         mode,
         rounds,
-        sides,
+        sides: [settings, settings],
         is_taken_over,
-        with,
-    )
+        half: "",
+    };
+    runs.run()
 }
 
 /// Runs both programs in one network namespace, of which this is an address. The server's settings,
@@ -147,65 +156,69 @@ pub fn run_here(
     sides: [&str; 2],
     is_taken_over: bool,
 ) -> Run {
-    run_in(
-        "one_host.sh",
+    let runs = Runs {
+        script: "one_host.sh",
         address,
         mode,
         rounds,
         sides,
         is_taken_over,
-        None,
-    )
+        half: "",
+    };
+    runs.run()
 }
 
-fn run_in(
-    script: &str,
-    address: &str,
-    mode: &str,
-    rounds: u32,
-    sides: [&str; 2],
-    is_taken_over: bool,
-    with: Option<&str>,
-) -> Run {
-    let counters = scratch("counters");
-    let _ = fs::remove_file(&counters);
-    let library = libraries().join("libferriband_sdp.so");
-    let common = format!(
-        "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} TAKEN_OVER={}",
-        library.display(),
-        counters.display(),
-        u8::from(is_taken_over),
-    );
-    let program = program().display();
-    let [first, second] = sides;
-    let server = format!("exec env {common} {first} {program} server 17080 {mode} {rounds}");
-    let client =
-        format!("exec env {common} {second} {program} client {address} 17080 {mode} {rounds}");
-    let output: Output = alone()
-        .arg(source(script))
-        .env("SERVER", server)
-        .env("CLIENT", client)
-        .env("FERRIBAND", with.unwrap_or_default())
-        .output()
-        .expect("a shell");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{mode}: {}: {said}{errors}",
-        output.status
-    );
-    let counted = fs::read_to_string(&counters).unwrap_or_default();
-    let _ = fs::remove_file(&counters);
-    // shown with what fails
-    eprintln!("{mode} {sides:?}: {said}{errors}");
-    let lines = counted
-        .lines()
-        .filter(|line| line.contains("\"upgraded\":"));
-    let upgraded = lines.filter(|line| !line.contains("\"upgraded\":0"));
-    Run {
-        said,
-        upgraded: upgraded.count(),
+impl Runs<'_> {
+    pub fn run(&self) -> Run {
+        let Runs {
+            script,
+            address,
+            mode,
+            rounds,
+            sides,
+            is_taken_over,
+            half,
+        } = *self;
+        let counters = scratch("counters");
+        let _ = fs::remove_file(&counters);
+        let library = libraries().join("libferriband_sdp.so");
+        let common = format!(
+            "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} TAKEN_OVER={}",
+            library.display(),
+            counters.display(),
+            u8::from(is_taken_over),
+        );
+        let program = program().display();
+        let [first, second] = sides;
+        let server = format!("exec env {common} {first} {program} server 17080 {mode} {rounds}");
+        let client =
+            format!("exec env {common} {second} {program} client {address} 17080 {mode} {rounds}");
+        let output: Output = alone()
+            .arg(source(script))
+            .env("SERVER", server)
+            .env("CLIENT", client)
+            .env("HALF", half)
+            .output()
+            .expect("a shell");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{mode}: {}: {said}{errors}",
+            output.status
+        );
+        let counted = fs::read_to_string(&counters).unwrap_or_default();
+        let _ = fs::remove_file(&counters);
+        // shown with what fails
+        eprintln!("{mode} {sides:?}: {said}{errors}");
+        let lines = counted
+            .lines()
+            .filter(|line| line.contains("\"upgraded\":"));
+        let upgraded = lines.filter(|line| !line.contains("\"upgraded\":0"));
+        Run {
+            said,
+            upgraded: upgraded.count(),
+        }
     }
 }
 

@@ -9,12 +9,14 @@
 //! with [`Process::only_by_kernel`] first: then the connection is TCP, and stays so.
 
 mod ahead;
+mod asking;
 mod back;
 mod carried;
 mod closing;
 mod counters;
 mod far;
 mod fit;
+mod forks;
 mod inherited;
 mod kernel;
 mod leaving;
@@ -30,6 +32,7 @@ mod thread;
 pub use crate::meet::report::Cause;
 pub use closing::Closing;
 pub use counters::report;
+pub use forks::fork_by;
 pub use moving::{Begun, Sleeper, Ticket};
 pub use set::read as read_settings;
 

@@ -3,10 +3,11 @@
 //! Owns: the families of this process's ports, the negotiations, the connections that have a link,
 //! closes that have to wait. Must not know: how the thread sleeps.
 
+use super::asking::stays;
 use super::back::rough;
 use super::carried::{Carried, Kept, Slot, ended};
 use super::far::{self, Others, STREAM};
-use super::fit::{fit, has_rings, is_urgent, smooth};
+use super::fit::{has_rings, is_urgent, smooth};
 use super::state::{self, State};
 use super::thread::start;
 use super::{Process, cookie, counters, report, set, socket};
@@ -17,7 +18,6 @@ use crate::meet::client::ClientService;
 use crate::meet::directory::Left;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
-use crate::meet::message::Reason;
 use crate::meet::report::{Cause, Stranger, Why, count};
 use crate::meet::{Met, News, No, ends_number};
 use crate::own::{Event, Own};
@@ -55,7 +55,7 @@ pub(super) struct Service {
     /// When full rings are looked at again.
     pub full: Option<Duration>,
     /// Until when it is taken for known whether the program has an io_uring, and whether it has.
-    rings: Option<(Duration, bool)>,
+    pub(super) rings: Option<(Duration, bool)>,
     /// Sockets that may be taken over, by their cookies.
     pub(super) known: BTreeMap<u64, Known>,
     /// Connections with a link, by their records' indices.
@@ -97,7 +97,7 @@ impl Port {
 
 #[derive(Clone, Copy)]
 pub(super) struct Known {
-    taken: Taken,
+    pub taken: Taken,
     pub number: i32,
     /// Where it was accepted.
     pub port: Option<u16>,
@@ -138,7 +138,7 @@ impl Service {
     /// Whether the program has an io_uring, by which it reaches its sockets unseen. Looked for
     /// again when it was looked for a hundred times as long ago as that took; one is remembered for
     /// ever.
-    fn has_rings(&mut self, now: Duration) -> bool {
+    pub(super) fn has_rings(&mut self, now: Duration) -> bool {
         match self.rings {
             Some((_, true)) => true,
             Some((until, false)) if now < until => false,
@@ -177,7 +177,7 @@ impl Service {
         self.carried.len()
     }
 
-    fn own_bell(&self) -> Result<Arc<Event>, Errno> {
+    pub(super) fn own_bell(&self) -> Result<Arc<Event>, Errno> {
         self.bells.first().cloned().ok_or(Errno::NODEV)
     }
 
@@ -225,7 +225,7 @@ impl Service {
     }
 
     /// The process has a name of its own from now on.
-    fn hold(&mut self, process: &Process) -> Result<(), Errno> {
+    pub(super) fn hold(&mut self, process: &Process) -> Result<(), Errno> {
         // the kernel remembers whose a name was when it was taken
         if !self.holder.as_ref().is_some_and(HolderService::is_current) {
             let mut holder = HolderService::new(self.own_bell()?)?;
@@ -409,111 +409,6 @@ impl Service {
         }
     }
 
-    /// Asks for a connection that is worth it.
-    fn ask(&mut self, process: &'static Process, index: u32, now: Duration) {
-        let Some(pin) = process.table.pin_index(index) else {
-            return;
-        };
-        let Some(number) = process.number_of(&pin) else {
-            return;
-        };
-        if !self.client.as_ref().is_some_and(ClientService::is_current) {
-            let client = self.own_bell().and_then(ClientService::new);
-            self.client = client.ok();
-            if let (Some(client), Some(directory)) = (&mut self.client, set::meets()) {
-                // without it peers there stay TCP
-                let _ = client.meet(directory);
-            }
-        }
-        // its streams can be asked after
-        let _ = self.hold(process);
-        report::clear(&pin);
-        match self.ask_peer(&pin, number, now) {
-            Ok(()) => {
-                let known = Known {
-                    taken: pin.taken(),
-                    number,
-                    port: None,
-                    ends: None,
-                };
-                self.known.insert(cookie(number), known);
-            }
-            Err(no) => {
-                // what the program itself does with the socket can be seen
-                if let No::Never(reason) = no
-                    && reason != Reason::Unfit
-                {
-                    report::note(&pin, Why::Reason(reason), None);
-                }
-                stays(&pin, no);
-            }
-        }
-    }
-
-    /// Asks whoever holds the other end: by queue pairs if the user wants it so on one host, else in
-    /// this network namespace, by the directory, and by queue pairs, as far as they are set.
-    fn ask_peer(&mut self, pin: &Pin<'_>, number: i32, now: Duration) -> Result<(), No> {
-        let because = |cause| report::note(pin, Why::Cause(cause), None);
-        if self.client.is_none() {
-            return Err(No::Never(Reason::NoDiag));
-        }
-        if self.has_rings(now) {
-            because(Cause::IoUring);
-            return Err(No::Never(Reason::Unfit));
-        }
-        if pin.others_hold() {
-            because(Cause::Several);
-            return Err(No::Later);
-        }
-        if !ready::fits(pin) {
-            because(Cause::Waiters);
-            return Err(No::Later);
-        }
-        fit(pin, number)?;
-        if far::is_asked_for_here(number) {
-            return self.ask_host(pin, number, now);
-        }
-        let client = self.client.as_mut().ok_or(No::Never(Reason::NoDiag))?;
-        match client.ask(socket(number), now) {
-            Err(No::Never(Reason::Elsewhere)) if set::meets_nowhere() => {
-                because(Cause::NoDirectory);
-                Err(No::Never(Reason::Unfit))
-            }
-            Err(No::Never(Reason::Elsewhere | Reason::NobodyMeets)) if set::hosts().is_some() => {
-                self.ask_host(pin, number, now)
-            }
-            other => other,
-        }
-    }
-
-    /// What the accepting side needs to know of one of this process's sockets.
-    pub(super) fn ends(
-        &self,
-        process: &'static Process,
-        cookie: u64,
-    ) -> Result<[SocketAddr; 2], No> {
-        let known = self.known.get(&cookie);
-        let known = known.ok_or(No::Never(Reason::NotHeld))?;
-        let pin = process.table.pin_taken(known.taken);
-        let pin = pin.filter(|_| process.is_still(known.number, known.taken.index));
-        let pin = pin.ok_or(No::Never(Reason::NotHeld))?;
-        let because = |cause| report::note(&pin, Why::Cause(cause), None);
-        if pin.others_hold() {
-            because(Cause::Several);
-            return Err(No::Later);
-        }
-        if !ready::fits(&pin) {
-            because(Cause::Waiters);
-            return Err(No::Later);
-        }
-        if self.rings.is_some_and(|(_, has)| has) {
-            because(Cause::IoUring);
-            return Err(No::Never(Reason::Unfit));
-        }
-        fit(&pin, known.number)?;
-        ends_of(known.number).ok_or(No::Never(Reason::NotEstablished))
-    }
-
     fn learn(&mut self, process: &'static Process, news: News) {
         match news {
             News::Met(met) => {
@@ -636,7 +531,11 @@ impl Service {
             return;
         };
         if far::is_far(slot.ticket) {
-            return self.others.give_back(slot.ticket);
+            self.others.give_back(slot.ticket);
+            if let Ok(bell) = self.own_bell() {
+                bell.signal();
+            }
+            return;
         }
         match slot.role {
             Role::Accepted => {
@@ -650,17 +549,6 @@ impl Service {
                 }
             }
         }
-    }
-}
-
-/// The connection is not taken over.
-fn stays(pin: &Pin<'_>, why: No) {
-    match why {
-        // somebody may take part there later, or be about to say that it holds the socket
-        No::Later | No::Never(Reason::Nobody | Reason::NobodyMeets | Reason::NotHeld) => {
-            pin.traffic().put_off()
-        }
-        No::Never(_) => {}
     }
 }
 
