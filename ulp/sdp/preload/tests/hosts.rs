@@ -1,12 +1,15 @@
 //! Connections between two hosts, which are two network namespaces, by queue pairs: programs that
 //! are preloaded at both ends print what they print by TCP, and their bytes go by queue pairs; in
 //! the middle of it the server executes itself or another, forks, or dies, and the adapter loses
-//! all packets. On one host they do so where the setting same_host says verbs. Where the system allows no
+//! all packets. On one host they do so where the setting same_host says verbs. What carries a
+//! connection, and why it is TCP, is as `ferriband sdp status` says. Where the system allows no
 //! namespaces, the tests say so.
 
 mod two;
 
-use two::{Runs, by_tcp, ferriband, may_have_hosts, run, run_here};
+use serde_json::Value;
+use std::fs;
+use two::{Runs, by_tcp, ferriband, may_have_hosts, run, run_here, scratch};
 
 const RANGES: &str = "FERRIBAND_SDP_RANGES=192.0.2.0/24 FERRIBAND_SDP_AFTER_EXCHANGES=1";
 
@@ -138,3 +141,84 @@ fn two_hosts<'a>(mode: &'a str, settings: &'a str, is_taken_over: bool, half: &'
     }
 }
 
+/// What `ferriband sdp status` says of the connections at the client's host while both programs
+/// are in the middle, once no peer is waited for.
+fn connections(runs: Runs<'_>) -> Vec<Value> {
+    let said = scratch("status");
+    let half = format!(
+        "for try in $(seq 40); do {} sdp status --json > {said}; \
+         grep -q '\"asked\"' {said} || break; sleep 0.5; done",
+        ferriband(),
+        said = said.display()
+    );
+    let runs = Runs {
+        mode: "half",
+        half: &half,
+        ..runs
+    };
+    assert!(runs.run().said.contains("all came back"));
+    let status = fs::read_to_string(&said).expect("a status");
+    let _ = fs::remove_file(&said);
+    let mut status: Value = serde_json::from_str(&status).expect("JSON");
+    let processes = status["processes"].as_array_mut().expect("processes");
+    let connections = processes.iter_mut().map(|one| one["connections"].take());
+    let connections = connections.flat_map(|all| all.as_array().cloned().expect("a list"));
+    connections.collect()
+}
+
+#[test]
+fn status_tells_queue_pairs_from_rings() {
+    if !may_have_hosts() {
+        return;
+    }
+    let early = "FERRIBAND_SDP_AFTER_EXCHANGES=1";
+    let by = |flow| format!("{HERE} FERRIBAND_SDP_FLOW={flow}");
+    for (settings, transport, flow) in [
+        (early.to_owned(), "local", Value::Null),
+        (by("credit"), "verbs", "credit".into()),
+        (by("ring"), "verbs", "ring".into()),
+        (by("nic"), "verbs", "nic".into()),
+    ] {
+        let runs = Runs {
+            script: "one_host.sh",
+            address: "127.0.0.1",
+            rounds: 200,
+            ..two_hosts("half", &settings, true, "")
+        };
+        let connections = connections(runs);
+        assert_eq!(connections.len(), 2, "{connections:#?}");
+        for one in connections {
+            assert_eq!(one["transport"], transport, "{one:#}");
+            assert_eq!(one["flow_control"], flow, "{one:#}");
+            assert_eq!(one["out"]["carried_by"], "sdp", "{one:#}");
+            assert_eq!(one["reason"], Value::Null, "{one:#}");
+        }
+    }
+}
+
+#[test]
+fn status_says_why_a_connection_to_another_host_is_tcp() {
+    if !may_have_hosts() {
+        return;
+    }
+    let early = "FERRIBAND_SDP_AFTER_EXCHANGES=1";
+    let elsewhere = format!("{early} FERRIBAND_SDP_RANGES=198.51.100.0/24");
+    let nobody_there = format!("{RANGES} FERRIBAND_VERBS=/nonexistent");
+    for (server, client, reason) in [
+        (early, early, "elsewhere"),
+        (RANGES, &elsewhere, "not_listed"),
+        (early, RANGES, "no_host_answers"),
+        (&elsewhere, RANGES, "not_listed_there"),
+        (RANGES, &nobody_there, "no_adapter"),
+    ] {
+        let runs = Runs {
+            sides: [server, client],
+            rounds: 200,
+            ..two_hosts("half", "", false, "")
+        };
+        let connections = connections(runs);
+        let reasons: Vec<_> = connections.iter().map(|one| &one["reason"]).collect();
+        assert_eq!(reasons, [reason], "{connections:#?}");
+        assert_eq!(connections[0]["transport"], "tcp");
+    }
+}

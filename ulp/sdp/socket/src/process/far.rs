@@ -15,7 +15,7 @@ use crate::tunnel::hosts::{FAR, Hosts};
 use crate::tunnel::{Tunnel, save_syns, saved_stamp};
 use ferriband_host::wake;
 use ferriband_sdp_local::{Reader, Service as Look, Writer};
-use ferriband_sdp_verbs::{Key, Stream};
+use ferriband_sdp_verbs::{FlowKind, Key, Stream};
 use ferriband_sdp_wire::Refusal;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::collections::BTreeMap;
@@ -77,6 +77,11 @@ impl Others {
     /// What agrees with other hosts.
     pub fn hosts(&self) -> Option<&Hosts> {
         self.hosts.as_ref()
+    }
+
+    /// The flow control of the queue pairs that carry a connection, by its record's index.
+    pub fn flow_of(&self, index: u32) -> Option<FlowKind> {
+        self.tunnels.get(&index).map(|far| far.tunnel.pipe().flow())
     }
 
     /// Whether somebody is to be reached by an adapter, which is not open so far.

@@ -437,7 +437,8 @@ impl Service {
             }
             News::Stranger { uid, reason } => count(&mut self.strangers, uid, reason),
             News::Status { pair, number, from } => {
-                let answer = report::answer(process, &self.strangers, from);
+                let flow_of = |index| self.others.flow_of(index);
+                let answer = report::answer(process, &self.strangers, &flow_of, from);
                 if let Some(holder) = &mut self.holder {
                     holder.tell(pair, number, &answer);
                 }
