@@ -9,7 +9,11 @@ mod two;
 
 use serde_json::Value;
 use std::fs;
-use two::{Runs, by_tcp, ferriband, may_have_hosts, run, run_here, scratch};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use two::{Runs, USERS, by_tcp, ferriband, libraries, may_be_others, may_have_hosts};
+use two::{program, run, run_here, scratch, source};
 
 const RANGES: &str = "FERRIBAND_SDP_RANGES=192.0.2.0/24 FERRIBAND_SDP_AFTER_EXCHANGES=1";
 
@@ -129,6 +133,15 @@ fn programs_that_fork_while_the_adapter_is_opened_go_on() {
     }
 }
 
+#[test]
+fn tcp_is_kept_alive_beside_queue_pairs_unless_the_program_has_set_it() {
+    if may_have_hosts() {
+        let run = run("alive", 200, RANGES, true);
+        assert_eq!(run.upgraded, 2, "{}", run.said);
+        by_tcp(&run.said);
+    }
+}
+
 fn two_hosts<'a>(mode: &'a str, settings: &'a str, is_taken_over: bool, half: &'a str) -> Runs<'a> {
     Runs {
         script: "two_hosts.sh",
@@ -157,8 +170,13 @@ fn connections(runs: Runs<'_>) -> Vec<Value> {
         ..runs
     };
     assert!(runs.run().said.contains("all came back"));
-    let status = fs::read_to_string(&said).expect("a status");
-    let _ = fs::remove_file(&said);
+    connections_of(&said)
+}
+
+/// The connections in what was written to a file, which goes.
+fn connections_of(said: &Path) -> Vec<Value> {
+    let status = fs::read_to_string(said).expect("a status");
+    let _ = fs::remove_file(said);
     let mut status: Value = serde_json::from_str(&status).expect("JSON");
     let processes = status["processes"].as_array_mut().expect("processes");
     let connections = processes.iter_mut().map(|one| one["connections"].take());
@@ -221,4 +239,61 @@ fn status_says_why_a_connection_to_another_host_is_tcp() {
         assert_eq!(reasons, [reason], "{connections:#?}");
         assert_eq!(connections[0]["transport"], "tcp");
     }
+}
+
+#[test]
+fn on_one_host_the_connection_of_two_users_stays_tcp() {
+    if !may_be_others() {
+        eprintln!("SKIP: only root has two users at hand");
+        return;
+    }
+    let place = std::env::temp_dir().join(format!("ferriband-here-{}", std::process::id()));
+    fs::create_dir(&place).expect("a new directory");
+    let for_all = |path: &Path| {
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(path, mode).expect("our own");
+    };
+    for_all(&place);
+    let built = fs::read_dir(libraries()).expect("libraries");
+    let built = built.map(|entry| entry.expect("an entry").path());
+    let files = built.filter(|path| path.is_file());
+    for from in files.chain([program().to_owned()]) {
+        let to = place.join(from.file_name().expect("a file"));
+        fs::copy(&from, &to).expect("room");
+        for_all(&to);
+    }
+    let at = place.display();
+    let name = program().file_name().expect("a file").display();
+    let [server, client] = USERS.map(|user| {
+        format!(
+            "exec setpriv --reuid {user} --regid {user} --clear-groups env \
+             LD_PRELOAD={at}/libferriband_sdp.so FERRIBAND_SDP_SETTINGS= {HERE} {at}/{name}"
+        )
+    });
+    let said = scratch("status");
+    let half = format!("{} sdp status --json > {}", ferriband(), said.display());
+    let output = Command::new("timeout")
+        .args(["--kill-after", "5", "120", "unshare", "--net", "--", "sh"])
+        .arg(source("one_host.sh"))
+        .env("SERVER", format!("{server} server 17080 half 200"))
+        .env(
+            "CLIENT",
+            format!("{client} client 127.0.0.1 17080 half 200"),
+        )
+        .env("HALF", half)
+        .output()
+        .expect("a shell");
+    let _ = fs::remove_dir_all(&place);
+    let told = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.ends_with("all came back, 100% by tcp\n"),
+        "{told}{errors}"
+    );
+    let connections = connections_of(&said);
+    let reasons: Vec<_> = connections.iter().map(|one| &one["reason"]).collect();
+    assert!(
+        reasons.contains(&&Value::from("other_user")),
+        "{connections:#?}"
+    );
 }

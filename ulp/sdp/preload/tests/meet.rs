@@ -9,7 +9,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use two::{Run, by_tcp, may_have_hosts, scratch};
+use two::{Run, USERS, by_tcp, may_be_others, may_have_hosts, scratch};
 
 /// A directory of a test, which is removed with it.
 struct Shared(PathBuf);
@@ -111,9 +111,6 @@ fn a_server_that_is_killed_resets_the_connection_and_its_names_go_with_the_next(
     assert!(shared.names() < 3, "the next has removed them");
 }
 
-/// Two users without privilege, who have no files here.
-const USERS: [u32; 2] = [61_001, 61_002];
-
 #[test]
 fn programs_of_two_users_meet_in_a_directory_for_all() {
     if !may_be_others() || !may_meet() {
@@ -160,12 +157,4 @@ fn programs_of_two_users_meet_in_a_directory_for_all() {
         assert!(output.status.success(), "{mode}: {said}{errors}");
         assert!(by_tcp(&said) < 50, "{mode}: {said}{errors}");
     }
-}
-
-/// Whether this is a root who may make network namespaces.
-fn may_be_others() -> bool {
-    let command =
-        "test $(id -u) = 0 && unshare --net true && setpriv --reuid 61001 --clear-groups true";
-    let status = Command::new("sh").args(["-c", command]).status();
-    status.is_ok_and(|status| status.success())
 }

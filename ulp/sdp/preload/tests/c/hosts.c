@@ -11,6 +11,7 @@
 //   half       the client says "half" in the middle, and goes on when it reads a line
 //   closes     the client makes many connections, one after the other, and closes each without
 //              shutdown(2) once all has come back: the server reads the end
+//   alive      the client looks at SO_KEEPALIVE, which the library has for itself until it is set
 //   forks      a thread at each side forks without end from before the connection to the last byte
 //
 // With TAKEN_OVER=1 in the environment, client and server first exchange bytes until TCP carries
@@ -19,6 +20,7 @@
 //
 // hosts server PORT MODE ROUNDS | hosts client ADDRESS PORT MODE ROUNDS
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -290,6 +292,40 @@ static int connect_to(const struct sockaddr_in *to) {
     return fd;
 }
 
+static int option(int fd, int level, int name, int by_kernel) {
+    int (*asks)(int, int, int, void *, socklen_t *) = getsockopt;
+    // the C library's own, which the preloaded library does not stand before
+    if (by_kernel) *(void **)&asks = dlsym(dlopen("libc.so.6", RTLD_NOW), "getsockopt");
+    int value = -1;
+    socklen_t length = sizeof value;
+    check(asks(fd, level, name, &value, &length) == 0, "getsockopt");
+    return value;
+}
+
+// SO_KEEPALIVE and TCP_KEEPIDLE as the kernel has them.
+static void check_kernel(int fd, int is_on, int idle) {
+    int has = option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    int silent = option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+    if (has == is_on && silent == idle) return;
+    fprintf(stderr, "SO_KEEPALIVE %d, TCP_KEEPIDLE %d, not %d and %d\n", has, silent, is_on, idle);
+    exit(1);
+}
+
+static void keeps_alive(int fd) {
+    int fresh = socket(AF_INET, SOCK_STREAM, 0), idle = option(fresh, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+    close(fresh);
+    check_kernel(fd, 1, 60);
+    check(option(fd, SOL_SOCKET, SO_KEEPALIVE, 0) == 0, "SO_KEEPALIVE is seen");
+    check(option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 0) == idle, "TCP_KEEPIDLE is seen");
+    int own = 100, on = 1;
+    check(setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &own, sizeof own) == 0, "TCP_KEEPIDLE");
+    check_kernel(fd, 0, own);
+    check(option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 0) == own, "TCP_KEEPIDLE is the program's");
+    check(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) == 0, "SO_KEEPALIVE");
+    check_kernel(fd, 1, own);
+    check(option(fd, SOL_SOCKET, SO_KEEPALIVE, 0) == on, "SO_KEEPALIVE is the program's");
+}
+
 // A connection that is taken over, if it is to be.
 static int begin(const struct sockaddr_in *to) {
     int fd = connect_to(to);
@@ -330,6 +366,7 @@ static int client(char **arguments) {
     check(inet_pton(AF_INET, arguments[2], &to.sin_addr) == 1, "address");
     if (strcmp(mode, "closes") == 0) return closing_client(&to, rounds);
     int fd = begin(&to);
+    if (strcmp(mode, "alive") == 0) keeps_alive(fd);
     uint64_t before[2], after[2];
     by_tcp(fd, before);
     struct bytes bytes = {1}, expected = {1}, lengths = {7};

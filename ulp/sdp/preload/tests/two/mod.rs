@@ -60,6 +60,7 @@ pub fn program() -> &'static Path {
             .args(["-pthread", "-o"])
             .arg(&program)
             .arg(source("hosts.c"))
+            .arg("-ldl")
             .status()
             .expect("a C compiler, which linking Rust needs anyway");
         assert!(status.success());
@@ -230,4 +231,15 @@ pub fn by_tcp(said: &str) -> u32 {
         rest.is_empty().then(|| percent.parse().ok())?
     });
     part.unwrap_or_else(|| panic!("{said}"))
+}
+
+/// Two users without privilege, who have no files here.
+pub const USERS: [u32; 2] = [61_001, 61_002];
+
+/// Whether this is a root who may make network namespaces.
+pub fn may_be_others() -> bool {
+    let command =
+        "test $(id -u) = 0 && unshare --net true && setpriv --reuid 61001 --clear-groups true";
+    let status = Command::new("sh").args(["-c", command]).status();
+    status.is_ok_and(|status| status.success())
 }

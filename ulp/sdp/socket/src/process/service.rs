@@ -7,7 +7,7 @@ use super::asking::stays;
 use super::back::rough;
 use super::carried::{Carried, Kept, Slot, ended};
 use super::far::{self, Others, STREAM};
-use super::fit::{has_rings, is_urgent, smooth};
+use super::fit::{has_rings, is_urgent, keep_alive, let_be, smooth};
 use super::state::{self, State};
 use super::thread::start;
 use super::{Process, cookie, counters, report, set, socket};
@@ -399,8 +399,11 @@ impl Service {
             // the kernel carries it for good: each packet would wake the thread
             if !carried.is_quiet && carried.with(process, is_done) == Some(true) {
                 carried.is_quiet = true;
-                let number = carried.number;
+                let (taken, number) = (carried.taken, carried.number);
                 self.delete(socket(number));
+                if let Some(pin) = process.table.pin_taken(taken) {
+                    let_be(&pin, number);
+                }
             }
             return;
         }
@@ -459,6 +462,9 @@ impl Service {
         let record = process.table.arena().record(taken.index);
         let link = met.link(record, self.own_bell().ok()?).ok()?;
         smooth(&pin, number);
+        if far::is_far(slot.ticket) {
+            keep_alive(&pin, number);
+        }
         let put = || !pin.others_hold() && ready::fits(&pin) && pin.put_link(link).is_ok();
         if !process.table.without_fork(put) {
             rough(&pin, number);
