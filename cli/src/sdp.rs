@@ -28,14 +28,27 @@ pub const LIBRARY: &str = "libferriband_sdp.so";
 /// Does what the subcommand says.
 pub fn command(command: &SdpCommand) -> Result<ExitCode, Failure> {
     match command {
-        SdpCommand::Run { meet, command } => run(meet.as_deref(), command),
+        SdpCommand::Run {
+            meet,
+            same_host,
+            flow,
+            command,
+        } => {
+            let given = [(SAME_HOST, same_host), (FLOW, flow)];
+            let given = given.map(|(name, value)| Some((name, value.as_ref()?.into())));
+            run(meet.as_deref(), given.into_iter().flatten(), command)
+        }
         SdpCommand::Env(flag) => print_environment(flag.json),
         SdpCommand::Status(args) => status::command(args),
     }
 }
 
 /// `ferriband sdp run`: becomes the program. Returns only when that failed.
-fn run(meet: Option<&Path>, command: &[OsString]) -> Result<ExitCode, Failure> {
+fn run(
+    meet: Option<&Path>,
+    given: impl Iterator<Item = (&'static str, OsString)>,
+    command: &[OsString],
+) -> Result<ExitCode, Failure> {
     let (values, _) = settings::values(&SETTINGS, &[])?;
     for stranger in &values.strangers {
         complain!("ferriband: {stranger}");
@@ -46,13 +59,16 @@ fn run(meet: Option<&Path>, command: &[OsString]) -> Result<ExitCode, Failure> {
         let directory = meeting_place(directory)?;
         environment.push((MEET, directory.into_os_string()));
     }
+    environment.extend(given);
     let error = launch::become_program(command, environment);
     let missing = "check the spelling, or install the package that holds it";
     Err(launch::explain_with(&command[0], &error, missing))
 }
 
-/// The setting that `run --meet` gives.
+/// The settings that `run`'s options give.
 const MEET: &str = "FERRIBAND_SDP_MEET";
+const SAME_HOST: &str = "FERRIBAND_SDP_SAME_HOST";
+const FLOW: &str = "FERRIBAND_SDP_FLOW";
 
 /// A directory by which programs are to find each other, from the root on: the program may change
 /// its own.

@@ -15,7 +15,7 @@ pub enum SdpCommand {
     /// the setting. A connection to a program that does not take part is plain TCP, and so are all
     /// connections of static programs and of those that gain privilege when executed.
     #[command(
-        after_help = "Examples:\n  ferriband sdp run -- redis-server\n  FERRIBAND_SDP_AFTER_EXCHANGES=0 ferriband sdp run -- nginx\n  ferriband sdp run --meet /run/meet -- redis-server    (in two containers that share /run/meet)\n\n\
+        after_help = "Examples:\n  ferriband sdp run -- redis-server\n  FERRIBAND_SDP_AFTER_EXCHANGES=0 ferriband sdp run -- nginx\n  ferriband sdp run --meet /run/meet -- redis-server    (in two containers that share /run/meet)\n  ferriband sdp run --same-host verbs --flow credit -- redis-server    (and the client likewise)\n\n\
         Exit status: the program's own, 126 when it cannot be executed, 127 when there is no such program, 2 for a setting that means nothing.\n\
         Settings are listed by `ferriband sdp env`. The library is found as `ferriband run` finds its own."
     )]
@@ -24,6 +24,14 @@ pub enum SdpCommand {
         /// this directory, which all of them have to see and may write to (setting meet).
         #[arg(long, value_name = "DIR")]
         meet: Option<PathBuf>,
+        /// Connections within this network namespace: by rings in shared memory (local), or by
+        /// queue pairs of an adapter (verbs), if both programs say so; slower than TCP, for
+        /// measuring SDP itself (setting same_host).
+        #[arg(long, value_name = "TRANSPORT", value_parser = ["local", "verbs"])]
+        same_host: Option<String>,
+        /// The flow control that connections by queue pairs ask for (setting flow).
+        #[arg(long, value_name = "CONTROL", value_parser = ["credit", "ring", "nic"])]
+        flow: Option<String>,
         /// The program and its arguments.
         #[arg(
             required = true,

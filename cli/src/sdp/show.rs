@@ -1,6 +1,6 @@
 //! The tables of `ferriband sdp status`.
 
-use super::status::{Connection, Direction, ProcessStatus, Program, Status};
+use super::status::{Connection, ProcessStatus, Program, Status};
 use crate::failure::Failure;
 use crate::text::{Table, counted, plural, print_line};
 use ferriband_sdp_socket::meet::report::Side;
@@ -54,8 +54,13 @@ pub(super) fn status(status: &Status, each: bool) -> Result<(), Failure> {
     print_line(&blocks.join("\n\n"))
 }
 
-fn carried(out: &Direction, into: &Direction) -> [&'static str; 2] {
-    [out.carried_by, into.carried_by]
+fn carried(one: &Connection) -> [&'static str; 2] {
+    [&one.out, &one.into].map(|way| match (way.carried_by, one.flow_control) {
+        ("sdp", Some("credit")) => "sdp (credit)",
+        ("sdp", Some("ring")) => "sdp (ring)",
+        ("sdp", Some("nic")) => "sdp (nic)",
+        (by, _) => by,
+    })
 }
 
 /// Connections that are alike in a row.
@@ -117,7 +122,7 @@ fn group(one: &Connection) -> Group<'_> {
             false => one.peer_address,
         },
         one.peer.as_ref().map(program).unwrap_or_default(),
-        carried(&one.out, &one.into),
+        carried(one),
         one.explanation.as_deref().unwrap_or_default(),
     )
 }
@@ -142,7 +147,7 @@ fn all(processes: &[ProcessStatus]) -> Table {
     .right_align(&[0, 2, 8, 9, 10, 11, 12]);
     for process in processes {
         for one in &process.connections {
-            let [out, into] = carried(&one.out, &one.into);
+            let [out, into] = carried(one);
             table.row([
                 pid(process),
                 clean(&process.program),
@@ -223,7 +228,7 @@ fn in_the_way(process: &ProcessStatus) -> BTreeMap<u32, u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::status::StrangerStatus;
+    use super::super::status::{Direction, StrangerStatus};
     use super::*;
 
     fn connection(port: u16, why: Option<&str>) -> Connection {
@@ -243,6 +248,7 @@ mod tests {
                 program: "client\u{7}".into(),
             }),
             transport: "local",
+            flow_control: None,
             out: direction(carried_by),
             into: direction("tcp"),
             wakeups: 3,

@@ -13,6 +13,7 @@ use crate::text::print_json;
 use ferriband_sdp_proto::change::Phase;
 use ferriband_sdp_socket::meet::report::{NOWHERE, Row, Side, Why};
 use ferriband_sdp_socket::meet::status::{self, Answer, Report, Told};
+use ferriband_sdp_verbs::FlowKind;
 use serde::{Serialize, Serializer};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -64,7 +65,10 @@ pub(super) struct Connection {
     pub peer_address: SocketAddr,
     /// Who holds the peer's end, as far as that can be seen.
     pub peer: Option<Program>,
+    /// Rings in memory of both programs ("local"), queue pairs ("verbs"), or "tcp".
     pub transport: &'static str,
+    /// Of queue pairs.
+    pub flow_control: Option<&'static str>,
     pub out: Direction,
     #[serde(rename = "in")]
     pub into: Direction,
@@ -200,10 +204,12 @@ fn connection(row: &Row, peers: &mut Peers) -> Connection {
         side: row.side,
         address: row.own,
         peer_address: row.peer,
-        transport: match row.phases {
-            Some(_) => "local",
-            None => "tcp",
+        transport: match (row.phases, row.flow) {
+            (_, Some(_)) => "verbs",
+            (Some(_), None) => "local",
+            (None, None) => "tcp",
         },
+        flow_control: row.flow.map(flow_control),
         out,
         into,
         wakeups: traffic.wakes,
@@ -211,6 +217,15 @@ fn connection(row: &Row, peers: &mut Peers) -> Connection {
         explanation,
         by_uid: row.by,
         peer,
+    }
+}
+
+/// A flow control, as the setting `flow` names it.
+fn flow_control(flow: FlowKind) -> &'static str {
+    match flow {
+        FlowKind::Credit => "credit",
+        FlowKind::Ring => "ring",
+        FlowKind::Nic => "nic",
     }
 }
 

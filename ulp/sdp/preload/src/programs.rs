@@ -1,7 +1,8 @@
 //! Calls that execute programs, which get descriptors and do not know how they are carried.
 
-use crate::{only_by_kernel_for, quietly, real};
-use ferriband_sdp_socket::process::{Cause, Process, read_settings, report as report_to};
+use crate::{only_by_kernel_for, quietly, real, set_errno};
+use ferriband_sdp_socket::process::{Cause, Process, fork_by};
+use ferriband_sdp_socket::process::{read_settings, report as report_to};
 use std::arch::global_asm;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -18,19 +19,19 @@ fn before_exec() {
 
 /// As [`before_exec`], of a program in this process's place.
 fn before_another() {
-    before_end();
+    before_end(false);
     before_exec();
 }
 
 /// What another host has not got goes by TCP.
-fn before_end() {
+fn before_end(ends: bool) {
     if let Some(process) = Process::there() {
-        quietly((), || process.before_end());
+        quietly((), || process.before_end(ends));
     }
 }
 
 fn at_end() {
-    before_end();
+    before_end(true);
     if let Some(process) = Process::there() {
         quietly((), || process.at_end());
     }
@@ -212,10 +213,42 @@ pub extern "C" fn _Exit(code: c_int) -> ! {
     _exit(code)
 }
 
+/// Calls a function in which the C library forks, and runs all libraries' handlers of that. What
+/// executes programs without (posix_spawn(3), popen(3), system(3)) has none of them run.
+fn forks(call: impl FnOnce() -> c_int) -> c_int {
+    let mut errno = 0;
+    let answer = quietly(-1, || {
+        fork_by(|| {
+            let answer = call();
+            // SAFETY: the address is the calling thread's own.
+            errno = unsafe { *libc::__errno_location() };
+            answer
+        })
+    });
+    set_errno(errno);
+    answer
+}
+
+/// fork(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn fork() -> libc::pid_t {
+    forks(|| real::call!(-1, fn fork() -> libc::pid_t))
+}
+
 /// vfork(2), as fork(2): a child that shares this memory would undo what it inherits here.
 #[unsafe(no_mangle)]
 pub extern "C" fn vfork() -> libc::pid_t {
-    real::call!(-1, fn fork() -> libc::pid_t)
+    forks(|| real::call!(-1, fn fork() -> libc::pid_t))
+}
+
+/// daemon(3), in which the C library forks by itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn daemon(keeps_directory: c_int, keeps_standard: c_int) -> c_int {
+    forks(|| {
+        real::call!(-1, fn daemon(
+            keeps_directory => c_int, keeps_standard => c_int
+        ) -> c_int)
+    })
 }
 
 /// MCL_ONFAULT.

@@ -9,7 +9,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use two::{Run, by_tcp, may_have_hosts, scratch};
+use two::{Run, USERS, by_tcp, may_be_others, may_have_hosts, scratch};
 
 /// A directory of a test, which is removed with it.
 struct Shared(PathBuf);
@@ -27,7 +27,7 @@ impl Shared {
 
     fn run(&self, mode: &str) -> Run {
         let settings = format!("FERRIBAND_SDP_MEET={}", self.0.display());
-        two::run(mode, 6000, &settings, true, None)
+        two::run(mode, 6000, &settings, true)
     }
 }
 
@@ -80,7 +80,7 @@ fn without_a_directory_that_both_see_they_stay_tcp() {
     let missing = scratch("missing");
     let settings = format!("FERRIBAND_SDP_MEET={}", missing.display());
     for settings in ["", &settings] {
-        let run = two::run("blocking", 2000, settings, false, None);
+        let run = two::run("blocking", 2000, settings, false);
         assert_eq!((run.upgraded, by_tcp(&run.said)), (0, 100));
     }
 }
@@ -110,9 +110,6 @@ fn a_server_that_is_killed_resets_the_connection_and_its_names_go_with_the_next(
     assert_eq!(run.upgraded, 2, "{}", run.said);
     assert!(shared.names() < 3, "the next has removed them");
 }
-
-/// Two users without privilege, who have no files here.
-const USERS: [u32; 2] = [61_001, 61_002];
 
 #[test]
 fn programs_of_two_users_meet_in_a_directory_for_all() {
@@ -152,7 +149,7 @@ fn programs_of_two_users_meet_in_a_directory_for_all() {
                 "CLIENT",
                 format!("{client} client 192.0.2.2 17080 {mode} 6000"),
             )
-            .env("FERRIBAND", "")
+            .env("HALF", "")
             .output()
             .expect("a shell");
         let said = String::from_utf8_lossy(&output.stdout);
@@ -160,12 +157,4 @@ fn programs_of_two_users_meet_in_a_directory_for_all() {
         assert!(output.status.success(), "{mode}: {said}{errors}");
         assert!(by_tcp(&said) < 50, "{mode}: {said}{errors}");
     }
-}
-
-/// Whether this is a root who may make network namespaces.
-fn may_be_others() -> bool {
-    let command =
-        "test $(id -u) = 0 && unshare --net true && setpriv --reuid 61001 --clear-groups true";
-    let status = Command::new("sh").args(["-c", command]).status();
-    status.is_ok_and(|status| status.success())
 }

@@ -43,6 +43,13 @@ pub static SETTINGS: Table = Table {
             help: "A directory that containers of this host share, by which programs in different network namespaces find each other; empty: connections between them stay TCP.",
         },
         Setting {
+            name: "same_host",
+            about: "hosts",
+            kind: Kind::OneOf(&["local", "verbs"]),
+            default: "local",
+            help: "What carries connections within this network namespace: rings in shared memory (local), or queue pairs of an adapter (verbs), where both ends set it; slower than TCP, for measuring SDP itself.",
+        },
+        Setting {
             name: "ranges",
             about: "hosts",
             kind: Kind::Text,

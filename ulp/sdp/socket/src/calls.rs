@@ -321,10 +321,33 @@ pub fn received_by_kernel(call: Call<'_, '_>) {
 /// next news.
 pub fn may_close(call: Call<'_, '_>) -> bool {
     let closing = Service(&call).may_close();
-    if closing == Closing::Reset && !call.link().is_given_away() {
-        let _ = rustix::net::sockopt::set_socket_linger(call.socket(), Some(Duration::ZERO));
+    match closing {
+        Closing::Reset if !call.link().is_given_away() => {
+            let _ = rustix::net::sockopt::set_socket_linger(call.socket(), Some(Duration::ZERO));
+        }
+        Closing::Close => end_first(call),
+        Closing::Reset | Closing::Wait => {}
     }
     closing != Closing::Wait
+}
+
+/// Before the kernel closes the socket of a connection by queue pairs, of which nothing is unread:
+/// it sends the stream's end at once.
+///
+/// The peer's side goes back to TCP when it hears that this one has left, and what it sends then
+/// may arrive before the kernel closes the socket, which is a reset: bytes that this side's program
+/// has read, and the number in front of them. A reset behind the end leaves the stream whole.
+pub fn end_first(call: Call<'_, '_>) {
+    let link = call.link();
+    // what is TCP's for good is closed as any, and whoever else has the socket may go on with it
+    if !link.is_far() || link.is_given_away() || Reader(&call).phase() == Phase::Done {
+        return;
+    }
+    let lingers = rustix::net::sockopt::socket_linger(call.socket());
+    // the program wants a reset
+    if lingers != Ok(Some(Duration::ZERO)) {
+        let _ = rustix::net::shutdown(call.socket(), rustix::net::Shutdown::Write);
+    }
 }
 
 /// The connection's error, which the program has not had: that of a copy, or the kernel's. It is

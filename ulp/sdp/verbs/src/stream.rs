@@ -4,9 +4,10 @@
 //! [`Stream::arm`] and [`Stream::channel`] are for whoever sleeps.
 
 use crate::endpoint::Error;
+use crate::hello::FlowKind;
 use crate::queues::{Queues, pair_of};
 use ferriband_ibv::{CmId, CompChannel, Cq, Mr, Pd, Wc, WcOpcode};
-use ferriband_sdp_proto::connection::{Connection, HEAD_BYTES, WorkId};
+use ferriband_sdp_proto::connection::{Connection, Flow, HEAD_BYTES, WorkId};
 use ferriband_sdp_proto::driver::drive;
 use ferriband_sdp_wire::{Advert, RKey};
 use std::sync::Arc;
@@ -304,6 +305,15 @@ impl Stream {
     /// The machine, for its counters and its state.
     pub fn machine(&self) -> &Connection {
         &self.machine
+    }
+
+    /// Its flow control.
+    pub fn flow(&self) -> FlowKind {
+        match self.machine.flow() {
+            Flow::Credit => FlowKind::Credit,
+            Flow::Ring { .. } => FlowKind::Ring,
+            Flow::Nic { .. } => FlowKind::Nic,
+        }
     }
 
     fn drive(&mut self) -> Result<(), Error> {

@@ -9,6 +9,10 @@
 //   fork       the server's child goes on in the middle
 //   die        the server is killed in the middle: the client says what it is told
 //   half       the client says "half" in the middle, and goes on when it reads a line
+//   closes     the client makes many connections, one after the other, and closes each without
+//              shutdown(2) once all has come back: the server reads the end
+//   alive      the client looks at SO_KEEPALIVE, which the library has for itself until it is set
+//   forks      a thread at each side forks without end from before the connection to the last byte
 //
 // With TAKEN_OVER=1 in the environment, client and server first exchange bytes until TCP carries
 // none in either direction. A connection that is not taken over in some seconds is closed, and
@@ -16,12 +20,14 @@
 //
 // hosts server PORT MODE ROUNDS | hosts client ADDRESS PORT MODE ROUNDS
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +39,10 @@
 #include <unistd.h>
 
 #define MOST 5000
+// Connections of the mode closes.
+#define CLOSES 12
+// Seconds that both sides of the mode forks have.
+#define FORKS_SECONDS 60
 // What is exchanged before all else: so many of the one byte, and the other once that is over.
 #define WARM 64
 #define BEFORE 'w'
@@ -108,6 +118,21 @@ static int warm(int fd) {
     }
 }
 
+static atomic_int forks_on;
+
+static void *fork_on(void *argument) {
+    int forks = 0;
+    while (atomic_load(&forks_on)) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        int status;
+        check(child > 0 && waitpid(child, &status, 0) == child && status == 0, "fork");
+        forks++;
+    }
+    *(int *)argument = forks;
+    return NULL;
+}
+
 // Gives 0 if the connection has ended before the other bytes began.
 static int echo_by_epoll(int fd, int begun) {
     static char buffer[16384];
@@ -155,6 +180,16 @@ static int server(char **arguments) {
     check(listen(listener, 8) == 0, "listen");
     printf("listens\n");
     fflush(stdout);
+    for (int each = 0; strcmp(mode, "closes") == 0 && each < CLOSES;) {
+        int fd = accept(listener, NULL, NULL);
+        check(fd >= 0, "accept");
+        if (!waits_for_take_over() || warm(fd)) {
+            echo(fd, UINT64_MAX);
+            each++;
+        }
+        close(fd);
+    }
+    if (strcmp(mode, "closes") == 0) return 0;
     int fd = accept(listener, NULL, NULL);
     check(fd >= 0, "accept");
     int warms = waits_for_take_over(), by_epoll = strcmp(mode, "epoll") == 0;
@@ -257,17 +292,81 @@ static int connect_to(const struct sockaddr_in *to) {
     return fd;
 }
 
+static int option(int fd, int level, int name, int by_kernel) {
+    int (*asks)(int, int, int, void *, socklen_t *) = getsockopt;
+    // the C library's own, which the preloaded library does not stand before
+    if (by_kernel) *(void **)&asks = dlsym(dlopen("libc.so.6", RTLD_NOW), "getsockopt");
+    int value = -1;
+    socklen_t length = sizeof value;
+    check(asks(fd, level, name, &value, &length) == 0, "getsockopt");
+    return value;
+}
+
+// SO_KEEPALIVE and TCP_KEEPIDLE as the kernel has them.
+static void check_kernel(int fd, int is_on, int idle) {
+    int has = option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    int silent = option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+    if (has == is_on && silent == idle) return;
+    fprintf(stderr, "SO_KEEPALIVE %d, TCP_KEEPIDLE %d, not %d and %d\n", has, silent, is_on, idle);
+    exit(1);
+}
+
+static void keeps_alive(int fd) {
+    int fresh = socket(AF_INET, SOCK_STREAM, 0), idle = option(fresh, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+    close(fresh);
+    check_kernel(fd, 1, 60);
+    check(option(fd, SOL_SOCKET, SO_KEEPALIVE, 0) == 0, "SO_KEEPALIVE is seen");
+    check(option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 0) == idle, "TCP_KEEPIDLE is seen");
+    int own = 100, on = 1;
+    check(setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &own, sizeof own) == 0, "TCP_KEEPIDLE");
+    check_kernel(fd, 0, own);
+    check(option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 0) == own, "TCP_KEEPIDLE is the program's");
+    check(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) == 0, "SO_KEEPALIVE");
+    check_kernel(fd, 1, own);
+    check(option(fd, SOL_SOCKET, SO_KEEPALIVE, 0) == on, "SO_KEEPALIVE is the program's");
+}
+
+// A connection that is taken over, if it is to be.
+static int begin(const struct sockaddr_in *to) {
+    int fd = connect_to(to);
+    while (waits_for_take_over() && !is_taken_over(fd)) {
+        close(fd);
+        fd = connect_to(to);
+    }
+    return fd;
+}
+
+static int closing_client(const struct sockaddr_in *to, int rounds) {
+    static char buffer[MOST];
+    uint64_t by = 0;
+    for (int each = 0; each < CLOSES; each++) {
+        int fd = begin(to);
+        uint64_t before[2], after[2];
+        by_tcp(fd, before);
+        struct bytes bytes = {1}, expected = {1}, lengths = {7};
+        for (int round = 0; round < rounds; round++) {
+            size_t length = 1 + next(&lengths) % MOST;
+            for (size_t at = 0; at < length; at++) buffer[at] = (char)next(&bytes);
+            check(send_all(fd, buffer, length) == 0, "client send");
+            compare(fd, length, &expected);
+        }
+        by_tcp(fd, after);
+        by += after[0] - before[0];
+        close(fd);
+    }
+    printf("all came back, %d%% by tcp\n", (int)(by * 100 / (CLOSES * total(rounds))));
+    return 0;
+}
+
 static int client(char **arguments) {
     const char *mode = arguments[4];
     int rounds = atoi(arguments[5]);
     struct sockaddr_in to = {.sin_family = AF_INET};
     to.sin_port = htons((uint16_t)atoi(arguments[3]));
     check(inet_pton(AF_INET, arguments[2], &to.sin_addr) == 1, "address");
-    int fd = connect_to(&to);
-    while (waits_for_take_over() && !is_taken_over(fd)) {
-        close(fd);
-        fd = connect_to(&to);
-    }
+    if (strcmp(mode, "closes") == 0) return closing_client(&to, rounds);
+    int fd = begin(&to);
+    if (strcmp(mode, "alive") == 0) keeps_alive(fd);
     uint64_t before[2], after[2];
     by_tcp(fd, before);
     struct bytes bytes = {1}, expected = {1}, lengths = {7};
@@ -302,9 +401,23 @@ static int client(char **arguments) {
     return 0;
 }
 
+static int side(char **arguments, const char *mode, int (*does)(char **)) {
+    if (strcmp(mode, "forks") != 0) return does(arguments);
+    pthread_t thread;
+    int forks = 0;
+    alarm(FORKS_SECONDS);
+    atomic_store(&forks_on, 1);
+    check(pthread_create(&thread, NULL, fork_on, &forks) == 0, "thread");
+    int status = does(arguments);
+    atomic_store(&forks_on, 0);
+    pthread_join(thread, NULL);
+    check(forks > 0, "no fork");
+    return status;
+}
+
 int main(int count, char **arguments) {
-    if (count == 5 && strcmp(arguments[1], "server") == 0) return server(arguments);
-    if (count == 6 && strcmp(arguments[1], "client") == 0) return client(arguments);
+    if (count == 5 && strcmp(arguments[1], "server") == 0) return side(arguments, arguments[3], server);
+    if (count == 6 && strcmp(arguments[1], "client") == 0) return side(arguments, arguments[4], client);
     if (count == 3 && strcmp(arguments[1], "goes-on") == 0) {
         echo(atoi(arguments[2]), UINT64_MAX);
         return 0;

@@ -1,6 +1,6 @@
 # Runs a server and a client on two hosts: two network namespaces, joined by a veth pair. Reads
-# from the environment: SERVER and CLIENT, the command lines; FERRIBAND, for CLIENT that says
-# "half": then packets of the client's adapter are lost from there on; PORT.
+# from the environment: SERVER and CLIENT, the command lines; HALF, which is done at the client's
+# host once CLIENT says "half".
 # Nothing of it outlives this script: run it under `unshare --user --map-root-user --net`.
 set -e
 ip link set lo up
@@ -22,9 +22,9 @@ read -r _ < "$here/listens"
 sh -c "$CLIENT" < "$here/in" > "$here/out" &
 client=$!
 exec 3> "$here/in"
-if [ -n "$FERRIBAND" ]; then
+if [ -n "$HALF" ]; then
     while kill -0 $client && ! grep -qs half "$here/out"; do sleep 0.05; done
-    "$FERRIBAND" fault add drop --device ferri_eth0 >&2
+    sh -c "$HALF" >&2
     echo on >&3
 fi
 wait $client || echo "the client: $?"

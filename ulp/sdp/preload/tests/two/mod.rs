@@ -1,5 +1,5 @@
-//! A server and a client in two network namespaces. Owns: how they are made and run, and what the
-//! two have said.
+//! A server and a client in two network namespaces, or in one. Owns: how they are made and run, and
+//! what the two have said.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::fs;
@@ -60,6 +60,7 @@ pub fn program() -> &'static Path {
             .args(["-pthread", "-o"])
             .arg(&program)
             .arg(source("hosts.c"))
+            .arg("-ldl")
             .status()
             .expect("a C compiler, which linking Rust needs anyway");
         assert!(status.success());
@@ -117,52 +118,108 @@ impl Run {
     }
 }
 
+/// Two programs that are to run.
+pub struct Runs<'a> {
+    pub script: &'a str,
+    /// The server's.
+    pub address: &'a str,
+    pub mode: &'a str,
+    pub rounds: u32,
+    /// The server's settings, and the client's.
+    pub sides: [&'a str; 2],
+    /// They begin when their connection is taken over.
+    pub is_taken_over: bool,
+    /// What is done in the middle, by a shell.
+    pub half: &'a str,
+}
+
 /// Runs both programs with these settings, which begin when their connection is taken over if it
 /// will be.
-pub fn run(
+pub fn run(mode: &str, rounds: u32, settings: &str, is_taken_over: bool) -> Run {
+    let runs = Runs {
+        script: "two_hosts.sh",
+        address: "192.0.2.2",
+        mode,
+        rounds,
+        sides: [settings, settings],
+        is_taken_over,
+        half: "",
+    };
+    runs.run()
+}
+
+/// Runs both programs in one network namespace, of which this is an address. The server's settings,
+/// and the client's.
+pub fn run_here(
+    address: &str,
     mode: &str,
     rounds: u32,
-    settings: &str,
+    sides: [&str; 2],
     is_taken_over: bool,
-    with: Option<&str>,
 ) -> Run {
-    let counters = scratch("counters");
-    let _ = fs::remove_file(&counters);
-    let library = libraries().join("libferriband_sdp.so");
-    let environment = format!(
-        "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} TAKEN_OVER={} {settings}",
-        library.display(),
-        counters.display(),
-        u8::from(is_taken_over),
-    );
-    let program = program().display();
-    let server = format!("exec env {environment} {program} server 17080 {mode} {rounds}");
-    let client = format!("exec env {environment} {program} client 192.0.2.2 17080 {mode} {rounds}");
-    let output: Output = alone()
-        .arg(source("two_hosts.sh"))
-        .env("SERVER", server)
-        .env("CLIENT", client)
-        .env("FERRIBAND", with.unwrap_or_default())
-        .output()
-        .expect("a shell");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{mode}: {}: {said}{errors}",
-        output.status
-    );
-    let counted = fs::read_to_string(&counters).unwrap_or_default();
-    let _ = fs::remove_file(&counters);
-    // shown with what fails
-    eprintln!("{mode} {settings}: {said}{errors}");
-    let lines = counted
-        .lines()
-        .filter(|line| line.contains("\"upgraded\":"));
-    let upgraded = lines.filter(|line| !line.contains("\"upgraded\":0"));
-    Run {
-        said,
-        upgraded: upgraded.count(),
+    let runs = Runs {
+        script: "one_host.sh",
+        address,
+        mode,
+        rounds,
+        sides,
+        is_taken_over,
+        half: "",
+    };
+    runs.run()
+}
+
+impl Runs<'_> {
+    pub fn run(&self) -> Run {
+        let Runs {
+            script,
+            address,
+            mode,
+            rounds,
+            sides,
+            is_taken_over,
+            half,
+        } = *self;
+        let counters = scratch("counters");
+        let _ = fs::remove_file(&counters);
+        let library = libraries().join("libferriband_sdp.so");
+        let common = format!(
+            "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} TAKEN_OVER={}",
+            library.display(),
+            counters.display(),
+            u8::from(is_taken_over),
+        );
+        let program = program().display();
+        let [first, second] = sides;
+        let server = format!("exec env {common} {first} {program} server 17080 {mode} {rounds}");
+        let client =
+            format!("exec env {common} {second} {program} client {address} 17080 {mode} {rounds}");
+        let output: Output = alone()
+            .arg(source(script))
+            .env("SERVER", server)
+            .env("CLIENT", client)
+            .env("HALF", half)
+            .output()
+            .expect("a shell");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{mode}: {}: {said}{errors}",
+            output.status
+        );
+        let counted = fs::read_to_string(&counters).unwrap_or_default();
+        let _ = fs::remove_file(&counters);
+        // shown with what fails
+        eprintln!("{mode} {sides:?}: {said}{errors}");
+        let lines = counted
+            .lines()
+            .filter(|line| line.contains("\"upgraded\":"));
+        let upgraded = lines.filter(|line| !line.contains("\"upgraded\":0"));
+        Run {
+            said,
+            upgraded: upgraded.count(),
+        }
     }
 }
 
@@ -174,4 +231,15 @@ pub fn by_tcp(said: &str) -> u32 {
         rest.is_empty().then(|| percent.parse().ok())?
     });
     part.unwrap_or_else(|| panic!("{said}"))
+}
+
+/// Two users without privilege, who have no files here.
+pub const USERS: [u32; 2] = [61_001, 61_002];
+
+/// Whether this is a root who may make network namespaces.
+pub fn may_be_others() -> bool {
+    let command =
+        "test $(id -u) = 0 && unshare --net true && setpriv --reuid 61001 --clear-groups true";
+    let status = Command::new("sh").args(["-c", command]).status();
+    status.is_ok_and(|status| status.success())
 }

@@ -146,6 +146,11 @@ impl Connection {
         })
     }
 
+    /// The flow control, which is the peer's as well.
+    pub fn flow(&self) -> &Flow {
+        &self.config.flow
+    }
+
     /// Where in the send buffer the program's next bytes go, in one piece. None: there is no room,
     /// or this side sends no more. The caller drives the connection, and waits if it is None still.
     pub fn reserve(&self) -> Option<Piece> {

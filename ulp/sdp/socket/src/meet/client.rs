@@ -128,9 +128,9 @@ impl ClientService {
         })
     }
 
-    /// Whether this process is still the user's that it was.
-    pub fn is_current(&self) -> bool {
-        self.credentials.are_current()
+    /// Who this process is, and what the kernel tells it of peers.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
     }
 
     /// Asks for a connection whose connected socket this is. The answer is among the news.

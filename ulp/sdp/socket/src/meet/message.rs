@@ -189,6 +189,22 @@ reasons! {
     OtherOwner = 18, "the other end's network namespace does not belong to this program's user namespace";
     /// NS_GET_ID.
     NoNamespaces = 19, "the kernel does not tell network namespaces apart, as Linux 6.18 does";
+    /// Settings `ranges` and `same_host`.
+    NotListed = 20, "the peer is on another host, and the setting ranges does not list its address";
+    /// TCP_TIMESTAMP at connect(2).
+    NoStamp = 21, "TCP has no timestamps here, by which both ends of a connection by queue pairs prove that it is theirs";
+    /// The adapter's library, its device, or the address of none.
+    NoAdapter = 22, "no adapter is to be had, or the connection's address belongs to none";
+    /// Nobody listens for it, or nobody answers.
+    NoHostAnswers = 23, "no program at the peer's port answers by queue pairs";
+    /// The peer's `ranges`, or a socket without a SYN that was kept.
+    NotListedThere = 24, "the peer's program takes no connection of this host's by queue pairs";
+    /// A refusal, or an acceptance, of another protocol.
+    NoSuchProtocol = 25, "the peer's program answers by queue pairs as none of this version does";
+    /// The other half of the proof was wrong, or has not come.
+    NotProven = 26, "the two ends could not prove to each other by queue pairs that the connection is theirs";
+    /// Queue pairs of one host join processes of one user.
+    OtherUser = 27, "the peer's program is another user's, whom queue pairs on one host do not reach";
 }
 
 impl fmt::Display for Reason {

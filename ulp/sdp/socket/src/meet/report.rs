@@ -5,6 +5,7 @@
 
 use super::message::{End, Malformed, Reason, exact, reasons};
 use ferriband_sdp_proto::change::Phase;
+use ferriband_sdp_verbs::FlowKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use zerocopy::network_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -142,6 +143,8 @@ pub struct Row {
     pub peer: SocketAddr,
     /// What it sends, and what it receives, if both sides have its memory; else it is TCP.
     pub phases: Option<[Phase; 2]>,
+    /// The flow control of the queue pairs that carry it. None: its memory is both sides' own.
+    pub flow: Option<FlowKind>,
     /// Why it is TCP, or a direction is.
     pub why: Option<Why>,
     /// The user who stood in the way, if he is not the peer's.
@@ -208,6 +211,8 @@ struct RowBody {
     side: u8,
     /// 0: none; else a phase's word and 1 more.
     phases: [u8; 2],
+    /// 0: none; then credit, ring, nic.
+    flow: u8,
     has_by: u8,
     by: U32,
     why: U16,
@@ -249,6 +254,12 @@ impl Row {
             phases: self
                 .phases
                 .map_or([0; 2], |both| both.map(|phase| phase as u32 as u8 + 1)),
+            flow: match self.flow {
+                None => 0,
+                Some(FlowKind::Credit) => 1,
+                Some(FlowKind::Ring) => 2,
+                Some(FlowKind::Nic) => 3,
+            },
             has_by: self.by.is_some().into(),
             by: self.by.unwrap_or(0).into(),
             why: self.why.map_or(0, Why::code).into(),
@@ -267,6 +278,13 @@ impl Row {
             [0, 0] => None,
             [out, into] => Some([phase(out)?, phase(into)?]),
         };
+        let flow = match body.flow {
+            0 => None,
+            1 => Some(FlowKind::Credit),
+            2 => Some(FlowKind::Ring),
+            3 => Some(FlowKind::Nic),
+            _ => return Err(Malformed),
+        };
         let by = match (body.has_by, body.by.get()) {
             (0, 0) => None,
             (1, uid) => Some(uid),
@@ -279,6 +297,7 @@ impl Row {
             own: body.own.into(),
             peer: body.peer.into(),
             phases,
+            flow,
             why: Why::from_code(body.why.get())?,
             by,
             traffic: Traffic {
@@ -364,6 +383,7 @@ pub(super) mod tests {
             own: "127.0.0.1:80".parse().expect("an address"),
             peer: NOWHERE,
             phases: None,
+            flow: None,
             why,
             by: None,
             traffic: Traffic::default(),
@@ -375,6 +395,7 @@ pub(super) mod tests {
         all.push(Message::Row(Row {
             own: "[2001:db8::1]:65535".parse().expect("an address"),
             phases: Some([Phase::Sdp, Phase::Done]),
+            flow: None,
             by: Some(1000),
             traffic: Traffic {
                 ring_out: u64::MAX,
@@ -384,6 +405,14 @@ pub(super) mod tests {
                 wakes: 1 << 60,
             },
             ..row(i32::MAX, Side::Connected, Some(Why::Reason(Reason::Nobody)))
+        }));
+        let flows = [FlowKind::Credit, FlowKind::Ring, FlowKind::Nic];
+        all.extend(flows.map(|flow| {
+            Message::Row(Row {
+                phases: Some([Phase::Sdp; 2]),
+                flow: Some(flow),
+                ..row(7, Side::Accepted, None)
+            })
         }));
         all.push(Message::About(About {
             pid: 4711,

@@ -286,6 +286,7 @@ mod tests {
             own: NOWHERE,
             peer: NOWHERE,
             phases: None,
+            flow: None,
             why: None,
             by: None,
             traffic: Traffic::default(),

@@ -1,7 +1,7 @@
 //! How a connection comes back to TCP, and what is told of it meanwhile.
 
 use super::state::{self, State};
-use super::{Process, far, report, socket};
+use super::{Process, far, fit, report, socket};
 use crate::calls;
 use crate::link::Call;
 use crate::meet::report::{Cause, Why};
@@ -175,6 +175,12 @@ impl Process {
     /// setsockopt(2) of an option that is remembered while the ring carries: None if it is the
     /// kernel's.
     pub fn set_option(&'static self, number: i32, level: i32, name: i32, value: i32) -> Option<()> {
+        if keeps_alive(level, name)
+            && let Some(pin) = self.pin(number)
+        {
+            // the program has its own from here on
+            fit::let_be(&pin, number);
+        }
         let bit = remembered(level, name)?;
         let pin = self.pin(number)?;
         pin.link()?;
@@ -191,6 +197,14 @@ impl Process {
 
     /// getsockopt(2), likewise.
     pub fn get_option(&'static self, number: i32, level: i32, name: i32) -> Option<i32> {
+        if keeps_alive(level, name) {
+            let pin = self.pin(number)?;
+            return match pin.traffic().is(state::KEPT_ALIVE) {
+                true if level == libc::SOL_SOCKET => Some(0),
+                true => fit::default_idle(),
+                false => None,
+            };
+        }
         let bit = remembered(level, name)?;
         let pin = self.pin(number)?;
         pin.link()?;
@@ -336,6 +350,15 @@ fn blocks(number: i32, flags: i32) -> bool {
         && set.is_ok_and(|set| !set.contains(rustix::fs::OFlags::NONBLOCK))
 }
 
+/// Whether an option is one of those that connections by queue pairs have of their own.
+fn keeps_alive(level: i32, name: i32) -> bool {
+    let options = [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    ];
+    options.contains(&(level, name))
+}
+
 fn remembered(level: i32, name: i32) -> Option<u32> {
     match (level, name) {
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Some(state::DELAYS),
@@ -346,6 +369,7 @@ fn remembered(level: i32, name: i32) -> Option<u32> {
 
 /// What the program has set and was remembered is the kernel's again.
 pub(super) fn rough(pin: &Pin<'_>, number: i32) {
+    fit::let_be(pin, number);
     if pin.traffic().is(state::DELAYS) {
         pin.traffic().take(state::DELAYS);
         let _ = rustix::net::sockopt::set_tcp_nodelay(socket(number), false);

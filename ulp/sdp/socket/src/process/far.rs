@@ -1,12 +1,13 @@
-//! Connections to other hosts, as the service looks after them.
+//! Connections by queue pairs, to other hosts and on this one, as the service looks after them.
 //!
 //! Owns: the tunnel of each, and when it goes on. Must not know: what a tunnel says, and how two
 //! hosts agree on one.
 
 use super::back::Receivers;
 use super::carried::{Carried, ended};
-use super::service::Service;
+use super::service::{Service, ends_of};
 use super::{Process, cookie, set, socket};
+use crate::calls;
 use crate::link::{Call, Told};
 use crate::meet::message::Reason;
 use crate::meet::{News, No, Ticket};
@@ -14,8 +15,8 @@ use crate::table::Pin;
 use crate::tunnel::hosts::{FAR, Hosts};
 use crate::tunnel::{Tunnel, save_syns, saved_stamp};
 use ferriband_host::wake;
-use ferriband_sdp_local::{Service as Look, Writer};
-use ferriband_sdp_verbs::{Key, Stream};
+use ferriband_sdp_local::{Reader, Service as Look, Writer};
+use ferriband_sdp_verbs::{FlowKind, Key, Stream};
 use ferriband_sdp_wire::Refusal;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::collections::BTreeMap;
@@ -37,7 +38,19 @@ pub(super) struct Others {
     without: bool,
     /// Where the program listens since the thread has last looked.
     listens: Vec<SocketAddr>,
+    /// Connections that are asked for once the adapter is open.
+    waiting: Vec<Waiting>,
     tunnels: BTreeMap<u32, Far>,
+    /// Tunnels that nobody looks after any more. The service thread destroys them: the adapter's
+    /// library is its alone ([`super::forks`]).
+    left: Vec<Far>,
+}
+
+/// A connection that waits for the adapter.
+struct Waiting {
+    ends: [SocketAddr; 2],
+    cookie: u64,
+    stamp: u32,
 }
 
 struct Far {
@@ -67,9 +80,24 @@ impl Others {
         self.hosts.as_ref()
     }
 
-    /// Nobody looks at the slot any more.
+    /// The flow control of the queue pairs that carry a connection, by its record's index.
+    pub fn flow_of(&self, index: u32) -> Option<FlowKind> {
+        self.tunnels.get(&index).map(|far| far.tunnel.pipe().flow())
+    }
+
+    /// Whether somebody is to be reached by an adapter, which is not open so far.
+    fn needs_adapter(&self) -> bool {
+        let is_wanted = !self.listens.is_empty() || !self.waiting.is_empty();
+        is_wanted && self.hosts.is_none() && !self.without
+    }
+
+    /// Nobody looks at the slot any more. The service thread is to be woken.
     pub fn give_back(&mut self, ticket: Ticket) {
-        self.tunnels.retain(|_, far| far.ticket != ticket);
+        let mut tunnels = self.tunnels.iter();
+        let found = tunnels.find(|(_, far)| far.ticket == ticket);
+        let index = found.map(|(index, _)| *index);
+        let left = index.and_then(|index| self.tunnels.remove(&index));
+        self.left.extend(left);
         if let Some(hosts) = &mut self.hosts {
             hosts.give_back(ticket);
         }
@@ -86,31 +114,30 @@ impl Service {
         }
     }
 
-    fn hosts(&mut self) -> Option<&mut Hosts> {
-        let (ranges, flow) = set::hosts()?;
-        let bell = self.bells.first().cloned()?;
-        let others = &mut self.others;
-        if others.hosts.is_none() && !others.without {
-            others.hosts = Hosts::new(ranges, *flow, bell);
-            others.without = others.hosts.is_none();
-        }
-        others.hosts.as_mut()
-    }
-
-    /// Asks another host for a connection.
+    /// Asks for a connection by queue pairs.
     pub(super) fn ask_host(&mut self, pin: &Pin<'_>, number: i32, now: Duration) -> Result<(), No> {
-        let elsewhere = No::Never(Reason::Elsewhere);
+        let ends = ends_of(number).ok_or(No::Never(Reason::NotEstablished))?;
+        let peers = set::hosts().map(|(peers, _)| peers);
+        if !peers.is_some_and(|peers| peers.include(ends[0].ip(), ends[1].ip())) {
+            return Err(No::Never(Reason::NotListed));
+        }
         let stamp = pin.traffic().stamp.load(Ordering::Relaxed);
-        let ends = || {
-            let own = rustix::net::getsockname(socket(number)).ok()?;
-            let peer = rustix::net::getpeername(socket(number)).ok()??;
-            Some([own.try_into().ok()?, peer.try_into().ok()?])
+        if stamp == 0 {
+            return Err(No::Never(Reason::NoStamp));
+        }
+        let cookie = cookie(number);
+        match &mut self.others.hosts {
+            Some(hosts) => return hosts.ask(ends, cookie, stamp, now),
+            None if self.others.without => return Err(No::Never(Reason::NoAdapter)),
+            None => {}
+        }
+        let waiting = Waiting {
+            ends,
+            cookie,
+            stamp,
         };
-        let (true, Some(ends)) = (stamp != 0, ends()) else {
-            return Err(elsewhere);
-        };
-        let hosts = self.hosts().ok_or(elsewhere)?;
-        hosts.ask(ends, cookie(number), stamp, now)
+        self.others.waiting.push(waiting);
+        Ok(())
     }
 
     /// Goes on with other hosts.
@@ -120,14 +147,23 @@ impl Service {
         now: Duration,
         news: &mut Vec<News>,
     ) {
-        for at in std::mem::take(&mut self.others.listens) {
-            if let Some(hosts) = self.hosts() {
-                hosts.listen(at);
-            }
+        self.others.left.clear();
+        if self.others.needs_adapter() {
+            return;
         }
+        let listens = std::mem::take(&mut self.others.listens);
+        let waiting = std::mem::take(&mut self.others.waiting);
         let Some(mut hosts) = self.others.hosts.take() else {
+            let why = No::Never(Reason::NoAdapter);
+            news.extend(waiting.into_iter().map(|one| one.stays(why)));
             return;
         };
+        listens.into_iter().for_each(|at| hosts.listen(at));
+        for one in waiting {
+            if let Err(why) = hosts.ask(one.ends, one.cookie, one.stamp, now) {
+                news.push(one.stays(why));
+            }
+        }
         let find = |own, peer| self.find(process, own, peer);
         let left = hosts.serve(now, &find, news);
         let is_open = |port| self.families.iter().any(|known| known.is_at(port));
@@ -258,9 +294,21 @@ impl Service {
         }
     }
 
-    /// Nobody looks after the connection of this record any more. Its slot stays.
+    /// Nobody looks after the connection of this record any more. Its slot stays. The service
+    /// thread is to be woken.
     pub(super) fn drop_tunnel(&mut self, index: u32) {
-        self.others.tunnels.remove(&index);
+        let left = self.others.tunnels.remove(&index);
+        self.others.left.extend(left);
+    }
+}
+
+impl Waiting {
+    fn stays(&self, why: No) -> News {
+        News::Stays {
+            cookie: self.cookie,
+            why,
+            by: None,
+        }
     }
 }
 
@@ -277,8 +325,25 @@ impl Far {
 }
 
 impl Process {
+    /// Opens the adapter, if somebody is to be reached by it. False if there is nothing to be done.
+    /// The service thread's; it may take long, and calls of the program go on meanwhile.
+    pub(super) fn opens_adapter(&'static self) -> bool {
+        let service = self.served();
+        let bell = service.bells.first().cloned();
+        let (true, Some(bell)) = (service.others.needs_adapter(), bell) else {
+            return false;
+        };
+        drop(service);
+        let hosts = set::hosts().and_then(|(peers, flow)| Hosts::new(peers, *flow, bell));
+        let mut service = self.served();
+        service.others.without = hosts.is_none();
+        service.others.hosts = hosts;
+        true
+    }
+
     /// Before this process ends, or is another program: what other hosts have not got goes by TCP.
-    pub fn before_end(&'static self) {
+    /// One that `ends` closes its sockets with it.
+    pub fn before_end(&'static self, ends: bool) {
         if set::hosts().is_none() {
             return;
         }
@@ -292,6 +357,9 @@ impl Process {
                 let until = wake::now() + super::back::BRIEFLY;
                 while !writer.go_back() && !writer.is_interrupted() && wake::now() < until {
                     std::thread::sleep(Duration::from_millis(1));
+                }
+                if ends && !pin.others_hold() && !Reader(&call).leaves_unread() {
+                    calls::end_first(call);
                 }
             }
         }
@@ -315,6 +383,13 @@ impl Process {
 pub(super) fn reset(number: i32) {
     // what is to be told is the socket's error
     let _ = rustix::net::connect_unspec(socket(number));
+}
+
+/// Whether a connection stays on this host, and the user wants it by queue pairs.
+pub(super) fn is_asked_for_here(number: i32) -> bool {
+    set::hosts().is_some_and(|(peers, _)| {
+        ends_of(number).is_some_and(|[own, peer]| peers.are_here(own.ip(), peer.ip()))
+    })
 }
 
 /// Whether a slot is that of a connection to another host.

@@ -12,7 +12,9 @@ use crate::table::Pin;
 use crate::tcp;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::ffi::CStr;
+use std::os::fd::AsFd;
 
 /// Whether one of this process's descriptors is an io_uring. One that cannot be looked at is none.
 pub(super) fn has_rings() -> bool {
@@ -92,6 +94,52 @@ pub(super) fn is_urgent(number: i32) -> bool {
     let polled = rustix::event::poll(&mut asked, Some(&Timespec::default()));
     let waits = polled == Ok(1) && asked[0].revents().contains(PollFlags::PRI);
     waits || option(number, libc::SOL_SOCKET, libc::SO_OOBINLINE) != 0
+}
+
+/// How long TCP carries nothing of a connection by queue pairs before it asks after the peer.
+const SILENT_SECONDS: i32 = 60;
+
+/// What a new socket has for TCP_KEEPIDLE, in seconds.
+pub(super) fn default_idle() -> Option<i32> {
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    let new = Own::make(|| rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None));
+    let mut value = [0; 4];
+    let got = tcp::get_option(
+        new.ok()?.as_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_KEEPIDLE,
+        &mut value,
+    );
+    (got == Ok(4)).then(|| i32::from_ne_bytes(value))
+}
+
+fn set_keep_alive(number: i32, is_on: bool, idle_seconds: i32) {
+    let set = |level, name, value: i32| {
+        let _ = tcp::set_option(socket(number), level, name, &value.to_ne_bytes());
+    };
+    set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, idle_seconds);
+    set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_on));
+}
+
+/// TCP carries nothing while queue pairs carry a connection, and whoever counts connections on the
+/// way would forget it: it asks after the peer each minute, unless the program has set what it does.
+pub(super) fn keep_alive(pin: &Pin<'_>, number: i32) {
+    let is_wanted = option(number, libc::SOL_SOCKET, libc::SO_KEEPALIVE) != 0;
+    let idle = option(number, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE);
+    if !is_wanted && default_idle() == Some(idle) {
+        pin.traffic().add(state::KEPT_ALIVE);
+        set_keep_alive(number, true, SILENT_SECONDS);
+    }
+}
+
+/// What [`keep_alive`] has set is as the program has it.
+pub(super) fn let_be(pin: &Pin<'_>, number: i32) {
+    if pin.traffic().is(state::KEPT_ALIVE)
+        && let Some(idle) = default_idle()
+        && pin.traffic().takes(state::KEPT_ALIVE)
+    {
+        set_keep_alive(number, false, idle);
+    }
 }
 
 /// Nothing that the program has sent stays in the kernel for want of company: what would hold it

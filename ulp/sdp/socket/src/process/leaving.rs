@@ -130,6 +130,7 @@ impl Service {
                 calls::may_close(call);
             }
             self.drop_tunnel(taken.index);
+            process.ring();
             return Look(&call).look(0);
         };
         link.keep(copy);

@@ -75,6 +75,14 @@ impl<T> Lock<T> {
         unsafe { (*self.held.get()).write(before) };
     }
 
+    /// In the child of a fork that has not waited for the lock: whoever had it is not there.
+    ///
+    /// # Safety
+    /// No other thread runs, and what is locked is whole.
+    pub unsafe fn abandon(&self) {
+        self.word.store(FREE, Ordering::Release);
+    }
+
     /// After [`Lock::hold`]; `with` sees the value before.
     ///
     /// # Safety

@@ -9,6 +9,7 @@
 //! with [`Process::only_by_kernel`] first: then the connection is TCP, and stays so.
 
 mod ahead;
+mod asking;
 mod back;
 mod carried;
 mod carrying;
@@ -16,6 +17,7 @@ mod closing;
 mod counters;
 mod far;
 mod fit;
+mod forks;
 mod inherited;
 mod kernel;
 mod leaving;
@@ -31,6 +33,7 @@ mod thread;
 pub use crate::meet::report::Cause;
 pub use closing::Closing;
 pub use counters::report;
+pub use forks::fork_by;
 pub use moving::{Begun, Sleeper, Ticket};
 pub use set::read as read_settings;
 

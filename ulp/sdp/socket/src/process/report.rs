@@ -15,14 +15,23 @@ use crate::table::Pin;
 use crate::tcp;
 use ferriband_sdp_local::{Own, Reader, Writer};
 use ferriband_sdp_proto::change::Phase;
+use ferriband_sdp_verbs::FlowKind;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 /// Streams of one answer.
 const PAGE: usize = 32;
 
+/// The flow control of the queue pairs that carry the connection of a record, if any do.
+pub(super) type FlowOf<'a> = &'a dyn Fn(u32) -> Option<FlowKind>;
+
 /// The answer to who asks for the streams from a descriptor number on.
-pub(super) fn answer(process: &Process, strangers: &[Stranger], from: i32) -> Vec<Message> {
+pub(super) fn answer(
+    process: &Process,
+    strangers: &[Stranger],
+    flow_of: FlowOf<'_>,
+    from: i32,
+) -> Vec<Message> {
     let mut answer = Vec::with_capacity(PAGE + 2);
     if from == 0 {
         answer.push(Message::About(about()));
@@ -40,7 +49,7 @@ pub(super) fn answer(process: &Process, strangers: &[Stranger], from: i32) -> Ve
         if let Some(pin) = pin.filter(|pin| pin.taken().index == index)
             && is_first(process, &pin, number)
         {
-            answer.push(Message::Row(row(&pin, number)));
+            answer.push(Message::Row(row(&pin, number, flow_of(index))));
             rows += 1;
         }
     }
@@ -67,7 +76,7 @@ fn is_first(process: &Process, pin: &Pin<'_>, number: i32) -> bool {
     shown == number || !process.is_still(shown, pin.taken().index)
 }
 
-fn row(pin: &Pin<'_>, number: i32) -> Row {
+fn row(pin: &Pin<'_>, number: i32, flow: Option<FlowKind>) -> Row {
     let traffic = pin.traffic();
     let side = match () {
         () if traffic.is(state::LISTENS) => Side::Listener,
@@ -92,6 +101,7 @@ fn row(pin: &Pin<'_>, number: i32) -> Row {
         own: address(own).unwrap_or(NOWHERE),
         peer: address(peer).unwrap_or(NOWHERE),
         phases,
+        flow,
         why: why(pin, number, side, phases),
         by: by.checked_sub(1),
         traffic: moved(pin, number),

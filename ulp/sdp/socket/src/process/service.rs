@@ -3,11 +3,12 @@
 //! Owns: the families of this process's ports, the negotiations, the connections that have a link,
 //! closes that have to wait. Must not know: how the thread sleeps.
 
+use super::asking::stays;
 use super::back::rough;
 use super::carried::{Carried, Kept, Slot, ended};
 use super::carrying::Carrying;
 use super::far::{self, Others, STREAM};
-use super::fit::{fit, has_rings, is_urgent, smooth};
+use super::fit::{has_rings, is_urgent, keep_alive, let_be, smooth};
 use super::state::{self, State};
 use super::thread::start;
 use super::{Process, cookie, counters, report, set, socket};
@@ -18,7 +19,6 @@ use crate::meet::client::ClientService;
 use crate::meet::directory::Left;
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
-use crate::meet::message::Reason;
 use crate::meet::report::{Cause, Stranger, Why, count};
 use crate::meet::{Met, News, No, ends_number};
 use crate::own::{Event, Own};
@@ -56,7 +56,7 @@ pub(super) struct Service {
     /// When full rings are looked at again.
     pub full: Option<Duration>,
     /// Until when it is taken for known whether the program has an io_uring, and whether it has.
-    rings: Option<(Duration, bool)>,
+    pub(super) rings: Option<(Duration, bool)>,
     /// Sockets that may be taken over, by their cookies.
     pub(super) known: BTreeMap<u64, Known>,
     /// Connections with a link, by their records' indices.
@@ -98,7 +98,7 @@ impl Port {
 
 #[derive(Clone, Copy)]
 pub(super) struct Known {
-    taken: Taken,
+    pub taken: Taken,
     pub number: i32,
     /// Where it was accepted.
     pub port: Option<u16>,
@@ -139,7 +139,7 @@ impl Service {
     /// Whether the program has an io_uring, by which it reaches its sockets unseen. Looked for
     /// again when it was looked for a hundred times as long ago as that took; one is remembered for
     /// ever.
-    fn has_rings(&mut self, now: Duration) -> bool {
+    pub(super) fn has_rings(&mut self, now: Duration) -> bool {
         match self.rings {
             Some((_, true)) => true,
             Some((until, false)) if now < until => false,
@@ -178,7 +178,7 @@ impl Service {
         self.carried.len()
     }
 
-    fn own_bell(&self) -> Result<Arc<Event>, Errno> {
+    pub(super) fn own_bell(&self) -> Result<Arc<Event>, Errno> {
         self.bells.first().cloned().ok_or(Errno::NODEV)
     }
 
@@ -226,7 +226,7 @@ impl Service {
     }
 
     /// The process has a name of its own from now on.
-    fn hold(&mut self, process: &Process) -> Result<(), Errno> {
+    pub(super) fn hold(&mut self, process: &Process) -> Result<(), Errno> {
         // the kernel remembers whose a name was when it was taken
         if !self.holder.as_ref().is_some_and(HolderService::is_current) {
             let mut holder = HolderService::new(self.own_bell()?)?;
@@ -391,111 +391,17 @@ impl Service {
             // the kernel carries it for good: each packet would wake the thread
             if !carried.is_quiet && carried.with(process, is_done) == Some(true) {
                 carried.is_quiet = true;
-                let number = carried.number;
+                let (taken, number) = (carried.taken, carried.number);
                 self.delete(socket(number));
+                if let Some(pin) = process.table.pin_taken(taken) {
+                    let_be(&pin, number);
+                }
             }
             return;
         }
         if carried.kept.as_ref().is_some_and(Kept::may_close) {
             self.let_go(index);
         }
-    }
-
-    /// Asks for a connection that is worth it.
-    fn ask(&mut self, process: &'static Process, index: u32, now: Duration) {
-        let Some(pin) = process.table.pin_index(index) else {
-            return;
-        };
-        let Some(number) = process.number_of(&pin) else {
-            return;
-        };
-        if !self.client.as_ref().is_some_and(ClientService::is_current) {
-            let client = self.own_bell().and_then(ClientService::new);
-            self.client = client.ok();
-            if let (Some(client), Some(directory)) = (&mut self.client, set::meets()) {
-                // without it peers there stay TCP
-                let _ = client.meet(directory);
-            }
-        }
-        // its streams can be asked after
-        let _ = self.hold(process);
-        let has_rings = self.has_rings(now);
-        let because = |cause| report::note(&pin, Why::Cause(cause), None);
-        report::clear(&pin);
-        let asked = match &mut self.client {
-            None => Err(No::Never(Reason::NoDiag)),
-            Some(_) if has_rings => {
-                because(Cause::IoUring);
-                Err(No::Never(Reason::Unfit))
-            }
-            Some(_) if pin.others_hold() => {
-                because(Cause::Several);
-                Err(No::Later)
-            }
-            Some(_) if !ready::fits(&pin) => {
-                because(Cause::Waiters);
-                Err(No::Later)
-            }
-            Some(client) => fit(&pin, number).and_then(|()| client.ask(socket(number), now)),
-        };
-        let asked = match asked {
-            Err(No::Never(Reason::Elsewhere)) if set::meets_nowhere() => {
-                because(Cause::NoDirectory);
-                Err(No::Never(Reason::Unfit))
-            }
-            Err(No::Never(Reason::Elsewhere | Reason::NobodyMeets)) if set::hosts().is_some() => {
-                self.ask_host(&pin, number, now)
-            }
-            other => other,
-        };
-        match asked {
-            Ok(()) => {
-                let known = Known {
-                    taken: pin.taken(),
-                    number,
-                    port: None,
-                    ends: None,
-                };
-                self.known.insert(cookie(number), known);
-            }
-            Err(no) => {
-                // what the program itself does with the socket can be seen
-                if let No::Never(reason) = no
-                    && reason != Reason::Unfit
-                {
-                    report::note(&pin, Why::Reason(reason), None);
-                }
-                stays(&pin, no);
-            }
-        }
-    }
-
-    /// What the accepting side needs to know of one of this process's sockets.
-    pub(super) fn ends(
-        &self,
-        process: &'static Process,
-        cookie: u64,
-    ) -> Result<[SocketAddr; 2], No> {
-        let known = self.known.get(&cookie);
-        let known = known.ok_or(No::Never(Reason::NotHeld))?;
-        let pin = process.table.pin_taken(known.taken);
-        let pin = pin.filter(|_| process.is_still(known.number, known.taken.index));
-        let pin = pin.ok_or(No::Never(Reason::NotHeld))?;
-        let because = |cause| report::note(&pin, Why::Cause(cause), None);
-        if pin.others_hold() {
-            because(Cause::Several);
-            return Err(No::Later);
-        }
-        if !ready::fits(&pin) {
-            because(Cause::Waiters);
-            return Err(No::Later);
-        }
-        if self.rings.is_some_and(|(_, has)| has) {
-            because(Cause::IoUring);
-            return Err(No::Never(Reason::Unfit));
-        }
-        fit(&pin, known.number)?;
-        ends_of(known.number).ok_or(No::Never(Reason::NotEstablished))
     }
 
     fn learn(&mut self, process: &'static Process, news: News) {
@@ -526,7 +432,8 @@ impl Service {
             }
             News::Stranger { uid, reason } => count(&mut self.strangers, uid, reason),
             News::Status { pair, number, from } => {
-                let answer = report::answer(process, &self.strangers, from);
+                let flow_of = |index| self.others.flow_of(index);
+                let answer = report::answer(process, &self.strangers, &flow_of, from);
                 if let Some(holder) = &mut self.holder {
                     holder.tell(pair, number, &answer);
                 }
@@ -547,6 +454,9 @@ impl Service {
         let record = process.table.arena().record(taken.index);
         let link = met.link(record, self.own_bell().ok()?).ok()?;
         smooth(&pin, number);
+        if far::is_far(slot.ticket) {
+            keep_alive(&pin, number);
+        }
         let put = || !pin.others_hold() && ready::fits(&pin) && pin.put_link(link).is_ok();
         if !process.table.without_fork(put) {
             rough(&pin, number);
@@ -621,7 +531,11 @@ impl Service {
             return;
         };
         if far::is_far(slot.ticket) {
-            return self.others.give_back(slot.ticket);
+            self.others.give_back(slot.ticket);
+            if let Ok(bell) = self.own_bell() {
+                bell.signal();
+            }
+            return;
         }
         match slot.role {
             Role::Accepted => {
@@ -638,19 +552,8 @@ impl Service {
     }
 }
 
-/// The connection is not taken over.
-fn stays(pin: &Pin<'_>, why: No) {
-    match why {
-        // somebody may take part there later, or be about to say that it holds the socket
-        No::Later | No::Never(Reason::Nobody | Reason::NobodyMeets | Reason::NotHeld) => {
-            pin.traffic().put_off()
-        }
-        No::Never(_) => {}
-    }
-}
-
 /// A socket's own address, and its peer's.
-fn ends_of(number: i32) -> Option<[SocketAddr; 2]> {
+pub(super) fn ends_of(number: i32) -> Option<[SocketAddr; 2]> {
     let own = rustix::net::getsockname(socket(number)).ok()?;
     let peer = rustix::net::getpeername(socket(number)).ok()??;
     Some([own.try_into().ok()?, peer.try_into().ok()?])

@@ -5,7 +5,7 @@
 
 use crate::meet::directory::Directory;
 use crate::spin::{self, Spin};
-use crate::tunnel::Ranges;
+use crate::tunnel::{Peers, Ranges};
 use ferriband_sdp_proto::settings::{LONGEST_FILE, SETTINGS, Values};
 use ferriband_sdp_verbs::FlowKind;
 use rustix::fs::{Mode, OFlags};
@@ -19,8 +19,8 @@ static EXCHANGES: AtomicU32 = AtomicU32::new(3);
 /// Bytes after which it is.
 static BYTES: AtomicU64 = AtomicU64::new(16 << 10);
 
-/// Hosts with which connections go by queue pairs, and the flow control that is asked for.
-static HOSTS: OnceLock<(Ranges, FlowKind)> = OnceLock::new();
+/// With whom connections go by queue pairs, and the flow control that is asked for.
+static HOSTS: OnceLock<(Peers, FlowKind)> = OnceLock::new();
 
 /// By which directory peers in other network namespaces are found, if it can be opened.
 static MEETS: OnceLock<Option<Directory>> = OnceLock::new();
@@ -56,9 +56,12 @@ fn obey(values: &Values) -> String {
         _ => FlowKind::Nic,
     };
     // a range that means nothing leaves all as it is by default
-    let ranges = Ranges::parse(values.text("ranges")).unwrap_or_default();
-    if !ranges.is_empty() {
-        let _ = HOSTS.set((ranges, flow));
+    let peers = Peers {
+        ranges: Ranges::parse(values.text("ranges")).unwrap_or_default(),
+        same_host: values.text("same_host") == "verbs",
+    };
+    if !peers.is_nobody() {
+        let _ = HOSTS.set((peers, flow));
     }
     let meet = values.text("meet");
     if !meet.is_empty() {
@@ -92,8 +95,8 @@ fn file() -> Option<(String, String)> {
 /// Bytes below which a peer may ask as soon as it is connected.
 const AT_ONCE: u64 = 1024;
 
-/// The hosts with which connections go by queue pairs; None if there are none.
-pub(super) fn hosts() -> Option<&'static (Ranges, FlowKind)> {
+/// With whom connections go by queue pairs; None if there is nobody.
+pub(super) fn hosts() -> Option<&'static (Peers, FlowKind)> {
     HOSTS.get()
 }
 

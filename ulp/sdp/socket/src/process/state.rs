@@ -28,6 +28,8 @@ pub(super) const LATE: u32 = 1 << 9;
 pub(super) const INHERITED: u32 = 1 << 10;
 /// It was counted among those that are worth it.
 pub(super) const COUNTED: u32 = 1 << 8;
+/// TCP asks after its silent peer, which the program has not wanted.
+pub(super) const KEPT_ALIVE: u32 = 1 << 11;
 /// The bits above these say which process has looked at it.
 const EPOCH: u32 = 12;
 
@@ -61,6 +63,8 @@ pub(super) trait State {
     fn is(&self, bits: u32) -> bool;
     fn add(&self, bits: u32);
     fn take(&self, bits: u32);
+    /// As [`State::take`]: whether this call has taken one.
+    fn takes(&self, bits: u32) -> bool;
     /// Whether it is counted for the first time among those that are worth it.
     fn counts(&self) -> bool;
     /// Whether its traffic matters no more.
@@ -94,7 +98,11 @@ impl State for Traffic {
     }
 
     fn take(&self, bits: u32) {
-        self.state.fetch_and(!bits, Ordering::SeqCst);
+        self.takes(bits);
+    }
+
+    fn takes(&self, bits: u32) -> bool {
+        self.state.fetch_and(!bits, Ordering::SeqCst) & bits != 0
     }
 
     fn counts(&self) -> bool {

@@ -904,7 +904,7 @@ fn what_this_process_says_of_its_streams_comes_in_pages() {
     streams[0].0.send(&[1; 7]);
     let (mut numbers, mut from, mut pages) = (Vec::new(), 0, 0);
     while from >= 0 {
-        let answer = report::answer(process(), &[], from);
+        let answer = report::answer(process(), &[], &|_| None, from);
         assert!(answer.len() <= 36, "a page is short");
         let mut next = None;
         for message in answer {
@@ -930,7 +930,7 @@ fn what_this_process_says_of_its_streams_comes_in_pages() {
     let sent = row(streams[0].0).map(|row| (row.traffic.tcp_out, row.traffic.ring_out));
     assert_eq!(sent, Some((7, 0)));
     process().only_by_kernel_for(streams[1].0.0, Cause::ByLibrary);
-    let answer = report::answer(process(), &[], streams[1].0.0);
+    let answer = report::answer(process(), &[], &|_| None, streams[1].0.0);
     let Some(Message::Row(told)) = answer.first() else {
         panic!("{answer:?}");
     };

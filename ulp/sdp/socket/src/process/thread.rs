@@ -3,7 +3,7 @@
 //! Owns: the thread. Must not know: what it serves.
 
 use super::service::{BELL, Port, Service};
-use super::{Process, counters, state};
+use super::{Process, counters, forks, state};
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
 use crate::own::{Event, Own};
@@ -53,7 +53,11 @@ fn run(process: &'static Process) {
     loop {
         let deadline = collect(&process.served(), &mut polled);
         sleep(&polled, deadline);
+        let _no_fork = forks::keep_away();
         process.served().serve(process, wake::now());
+        if process.opens_adapter() {
+            process.served().serve(process, wake::now());
+        }
     }
 }
 
@@ -123,7 +127,9 @@ pub(super) fn watch_forks() -> Result<(), Errno> {
 
 extern "C" fn before() {
     if let Some(process) = Process::there() {
-        process.before_fork();
+        if !forks::is_prepared() {
+            process.before_fork();
+        }
         process.service.hold();
     }
 }
@@ -136,6 +142,9 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
+    if !forks::is_prepared() {
+        forks::forked_unprepared();
+    }
     if let Some(process) = Process::there() {
         state::forked();
         counters::forked();

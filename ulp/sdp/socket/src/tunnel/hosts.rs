@@ -7,7 +7,7 @@
 //! request names the TCP connection. The other side looks for the socket with these addresses.
 //! Then both prove that they hold it ([`super::Proof`]), and only then have a slot.
 
-use super::{Lost, Pipe, Proof, Ranges};
+use super::{Lost, Peers, Pipe, Proof};
 use crate::meet::bells::Bells;
 use crate::meet::message::Reason;
 use crate::meet::pair::Lender;
@@ -48,7 +48,7 @@ pub type Find<'a> = &'a dyn Fn(SocketAddr, SocketAddr) -> Result<(u64, u32), Ref
 /// Tunnels of a process.
 pub struct Hosts {
     manager: Manager,
-    ranges: &'static Ranges,
+    peers: &'static Peers,
     flow: FlowKind,
     bell: Arc<Event>,
     listeners: Vec<(u16, Listener)>,
@@ -76,12 +76,12 @@ struct Proving {
 
 impl Hosts {
     /// Loads the adapter's libraries. None if they, or an adapter, are missing: nobody is asked.
-    pub fn new(ranges: &'static Ranges, flow: FlowKind, bell: Arc<Event>) -> Option<Self> {
+    pub fn new(peers: &'static Peers, flow: FlowKind, bell: Arc<Event>) -> Option<Self> {
         let verbs = Verbs::load(&Choice::from_env().ok()?).ok()?;
         let manager = Manager::new(Cm::load(verbs).ok()?).ok()?;
         Some(Hosts {
             manager,
-            ranges,
+            peers,
             flow,
             bell,
             listeners: Vec::new(),
@@ -114,7 +114,8 @@ impl Hosts {
         self.listeners.retain(|(port, _)| is_open(*port));
     }
 
-    /// Asks for the connection of a socket with these ends, which had this timestamp.
+    /// Asks for the connection of a socket with these ends, which are among the peers, and which
+    /// had this timestamp.
     ///
     /// # Errors
     /// It stays TCP.
@@ -127,15 +128,12 @@ impl Hosts {
     ) -> Result<(), No> {
         let [own, peer] =
             [own, peer].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
-        if !self.ranges.contain(peer.ip()) {
-            return Err(No::Never(Reason::Elsewhere));
-        }
         if self.asked.len() + self.proving.len() >= MOST {
             return Err(No::Later);
         }
         let config = self.flow.config(BUFFERS, BUFFER_BYTES);
         let key = self.manager.ask(Some(own), peer, config);
-        let key = key.map_err(|_| No::Never(Reason::Elsewhere))?;
+        let key = key.map_err(|_| No::Never(Reason::NoAdapter))?;
         let until = now + PATIENCE;
         self.asked.insert(
             key,
@@ -168,13 +166,13 @@ impl Hosts {
         let late: Vec<Key> = late.map(|(key, _)| *key).collect();
         for key in late {
             self.manager.give_up(key);
-            self.refused(key, No::Later, news);
+            self.refused(key, No::Never(Reason::NoHostAnswers), news);
         }
         ended
     }
 
     fn answer(&mut self, request: Request, find: Find<'_>, now: Duration) {
-        if !self.ranges.contain(request.from.ip()) {
+        if !self.peers.include(request.to.ip(), request.from.ip()) {
             return request.refuse(Refusal::NotAllowed);
         }
         if self.proving.len() >= MOST {
@@ -218,9 +216,9 @@ impl Hosts {
     }
 
     fn end(&mut self, key: Key, news: &mut Vec<News>) {
-        self.refused(key, No::Never(Reason::Elsewhere), news);
+        self.refused(key, No::Never(Reason::NoHostAnswers), news);
         for proving in self.proving.extract_if(.., |proving| proving.key == key) {
-            news.push(stays(proving.cookie));
+            news.push(stays(proving.cookie, Reason::NotProven));
         }
     }
 
@@ -228,7 +226,7 @@ impl Hosts {
         let mut proving = std::mem::take(&mut self.proving);
         proving.retain_mut(|one| {
             one.until > now || {
-                news.push(stays(one.cookie));
+                news.push(stays(one.cookie, Reason::NotProven));
                 false
             }
         });
@@ -243,7 +241,7 @@ impl Hosts {
             match proven {
                 Ok(false) => self.proving.push(one),
                 Ok(true) => self.agree(one, news),
-                Err(Lost) => news.push(stays(one.cookie)),
+                Err(Lost) => news.push(stays(one.cookie, Reason::NotProven)),
             }
         }
     }
@@ -252,7 +250,7 @@ impl Hosts {
         let peer = self.bell.as_fd().try_clone_to_owned();
         let peer = peer.and_then(Event::from_fd).ok();
         let (Some(peer), Ok(loan)) = (peer, self.lender.lend()) else {
-            return news.push(stays(proven.cookie));
+            return news.push(stays(proven.cookie, Reason::NoMemory));
         };
         let ticket = Ticket {
             pair: FAR,
@@ -299,20 +297,23 @@ impl Hosts {
     }
 }
 
-/// Whether it is worth asking again: the peer has not accepted so far, listens later, or has too
-/// much to do.
+/// What a peer's answer means: it may have too much to do, have the socket later, or listen later,
+/// and is asked again then.
 fn why_not(why: &Failed) -> No {
-    match why {
-        Failed::Refused(Refusal::NotYet | Refusal::NoSuchSocket | Refusal::NoResources)
-        | Failed::Manager(_) => No::Later,
-        _ => No::Never(Reason::Elsewhere),
-    }
+    No::Never(match why {
+        Failed::Refused(Refusal::NoResources) => return No::Later,
+        Failed::Refused(Refusal::NotYet | Refusal::NoSuchSocket) => Reason::NotHeld,
+        Failed::Refused(Refusal::NotAllowed) => Reason::NotListedThere,
+        Failed::Refused(_) | Failed::Acknowledged(_) => Reason::NoSuchProtocol,
+        Failed::Manager(_) => Reason::NoHostAnswers,
+        _ => Reason::NoAdapter,
+    })
 }
 
-fn stays(cookie: u64) -> News {
+fn stays(cookie: u64, reason: Reason) -> News {
     News::Stays {
         cookie,
-        why: No::Never(Reason::Elsewhere),
+        why: No::Never(reason),
         by: None,
     }
 }

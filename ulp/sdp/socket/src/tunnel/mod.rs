@@ -17,7 +17,7 @@ mod proof;
 mod range;
 
 pub use proof::{Proof, save_syns, saved_stamp, stamp};
-pub use range::Ranges;
+pub use range::{Peers, Ranges};
 
 use crate::link::{Call, PREFACE_BYTES, preface};
 use crate::segment::NARROW_BYTES;

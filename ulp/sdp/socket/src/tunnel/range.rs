@@ -1,6 +1,34 @@
-//! The address ranges between whose hosts connections go by queue pairs. Owns: their text form.
+//! Between which addresses connections go by queue pairs. Owns: the text form of address ranges.
 
 use std::net::IpAddr;
+
+/// With whom connections go by queue pairs.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Peers {
+    /// Hosts.
+    pub ranges: Ranges,
+    /// Programs of this host, in this network namespace.
+    pub same_host: bool,
+}
+
+impl Peers {
+    /// Whether there are none.
+    pub fn is_nobody(&self) -> bool {
+        self.ranges.is_empty() && !self.same_host
+    }
+
+    /// Whether a connection between these addresses goes by queue pairs.
+    pub fn include(&self, own: IpAddr, peer: IpAddr) -> bool {
+        self.ranges.contain(peer) || self.are_here(own, peer)
+    }
+
+    /// Whether it does because it stays on this host. Both its ends see that by their addresses
+    /// alone, and alike: an address has one host, and 127.0.0.0/8 and ::1 lead to one's own.
+    pub fn are_here(&self, own: IpAddr, peer: IpAddr) -> bool {
+        let [own, peer] = [own, peer].map(|address| address.to_canonical());
+        self.same_host && (own == peer || own.is_loopback() && peer.is_loopback())
+    }
+}
 
 /// A list of ranges.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -59,6 +87,46 @@ impl Range {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_on_one_host_are_known_by_their_addresses() {
+        let ranges = || Ranges::parse("192.0.2.0/24").expect("a range");
+        let same_host = true;
+        let here = Peers {
+            ranges: Ranges::default(),
+            same_host,
+        };
+        let both = Peers {
+            ranges: ranges(),
+            same_host,
+        };
+        let there = Peers {
+            ranges: ranges(),
+            same_host: false,
+        };
+        let address = |text: &str| text.parse().expect("an address");
+        for (own, peer, is_here, is_listed) in [
+            ("127.0.0.1", "127.0.0.1", true, false),
+            ("127.0.0.1", "127.9.9.9", true, false),
+            ("::ffff:127.0.0.1", "127.0.0.1", true, false),
+            ("::1", "::1", true, false),
+            ("192.0.2.1", "192.0.2.1", true, true),
+            ("192.0.2.1", "192.0.2.2", false, true),
+            ("198.51.100.1", "198.51.100.1", true, false),
+            ("198.51.100.1", "198.51.100.2", false, false),
+            ("127.0.0.1", "198.51.100.2", false, false),
+        ] {
+            let (own, peer) = (address(own), address(peer));
+            assert_eq!(here.are_here(own, peer), is_here, "{own} {peer}");
+            assert_eq!(here.include(own, peer), is_here, "{own} {peer}");
+            assert!(!there.are_here(own, peer), "{own} {peer}");
+            assert_eq!(there.include(own, peer), is_listed, "{own} {peer}");
+            let either = is_here || is_listed;
+            assert_eq!(both.include(own, peer), either, "{own} {peer}");
+        }
+        assert!(Peers::default().is_nobody());
+        assert!(![here, there].iter().any(Peers::is_nobody));
+    }
 
     #[test]
     fn addresses_lie_in_ranges() {
