@@ -1,6 +1,7 @@
 //! Calls that execute programs, which get descriptors and do not know how they are carried.
 
 use crate::{only_by_kernel_for, quietly, real};
+use ferriband_sdp_socket::inet_sdp;
 use ferriband_sdp_socket::process::{Cause, Process, read_settings, report as report_to};
 use std::arch::global_asm;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -18,19 +19,21 @@ fn before_exec() {
 
 /// As [`before_exec`], of a program in this process's place.
 fn before_another() {
-    before_end();
+    before_end(false);
     before_exec();
 }
 
-/// What another host has not got goes by TCP.
-fn before_end() {
+/// What another host has not got goes by TCP, and what peers by SDP have not got is sent. `ends`:
+/// the program sends no more.
+fn before_end(ends: bool) {
+    quietly((), || inet_sdp::before_end(ends));
     if let Some(process) = Process::there() {
         quietly((), || process.before_end());
     }
 }
 
 fn at_end() {
-    before_end();
+    before_end(true);
     if let Some(process) = Process::there() {
         quietly((), || process.at_end());
     }
