@@ -14,7 +14,8 @@ use crate::own::Own;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::sockopt::{
-    set_socket_linger, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_error,
+    set_socket_linger, set_socket_oobinline, set_socket_reuseaddr, set_socket_reuseport,
+    set_tcp_nodelay, socket_error,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -83,6 +84,8 @@ fn end() -> Result<Own, Errno> {
     let end = own()?;
     set_socket_linger(&end, Some(Duration::ZERO))?;
     set_tcp_nodelay(&end, true)?;
+    // urgent bytes go on as others
+    set_socket_oobinline(&end, true)?;
     Ok(end)
 }
 

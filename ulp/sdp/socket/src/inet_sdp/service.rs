@@ -156,8 +156,16 @@ impl Service {
                 }
                 self.obey(command);
             }
-            while let Ok(Some(event)) = self.manager.next_event() {
-                self.hear(event);
+            loop {
+                match self.manager.next_event() {
+                    Ok(Some(event)) => self.hear(event),
+                    Ok(None) => break,
+                    Err(_) => {
+                        // it has no news any more: connections go on, and no others are made
+                        let _ = epoll::delete(&self.epoll, self.manager.fd());
+                        break;
+                    }
+                }
             }
             let now = wake::now();
             self.join(now);
