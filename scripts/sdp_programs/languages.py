@@ -3,7 +3,7 @@
 import os
 import shutil
 
-from .place import program, sha
+from .place import Missing, program, sha, until
 from .webs import fetch, requests, start_nginx
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sources")
@@ -33,6 +33,23 @@ def java(place):
     said = place.run("java", "-cp", place.directory, "Echo", "ask", port)
     assert said.strip() == "all echoes are right", said
     return "selector, channels and blocking sockets: 16 clients, 1 B to 1 MiB each way"
+
+
+@program("java-sdp", {"java": "openjdk-17-jre-headless", "javac": "openjdk-17-jdk-headless"})
+def java_sdp(place):
+    """The same, by Java's own SDP: sockets of AF_INET_SDP, which a file asks for."""
+    if not place.under:
+        raise Missing("sockets of AF_INET_SDP are the library's")
+    port = place.port()
+    place.run("javac", "-d", place.directory, source("Echo.java"), under=False)
+    rules = place.write("sdp.conf", f"bind 127.0.0.1 {port}\nconnect 127.0.0.1 {port}\n")
+    words = ("java", f"-Dcom.sun.sdp.conf={rules}", "-Dcom.sun.sdp.debug", "-Djava.net.preferIPv4Stack=true", "-cp", place.directory, "Echo")
+    place.start(*words, "serve", port)
+    # The kernel knows nothing of the port.
+    until("the server listens", lambda: "converted" in place.log(0))
+    said = place.run(*words, "ask", port)
+    assert said.count("converted to SDP") == 16 and "all echoes are right" in said, said
+    return "com.sun.sdp.conf: selector, channels and blocking sockets, by SDP from the first byte"
 
 
 @program("go", {"go": "golang-go", "nginx": "nginx", "curl": "curl", "ab": "apache2-utils"}, by_sdp=False)

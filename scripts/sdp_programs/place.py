@@ -124,6 +124,11 @@ class Place:
             raise RuntimeError(f"{' '.join(map(str, words))[:200]}: status {done.returncode}: {(done.stdout + (done.stderr or ''))[-400:]}")
         return done.stdout
 
+    def log(self, number):
+        """What a server has written so far."""
+        with open(self.path(f"log.{number}"), encoding="utf-8", errors="replace") as log:
+            return log.read()
+
     def stop(self, child, how=signal.SIGTERM):
         """Ends a server as its user would, so that it writes its counters down."""
         if child.poll() is None:

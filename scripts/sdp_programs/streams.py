@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 
-from .place import program, sha
+from .place import Missing, program, sha
 
 
 @program("ssh", {"sshd": "openssh-server", "scp": "openssh-client"}, root=True, by_sdp=False)
@@ -46,6 +47,20 @@ def iperf3(place):
             sent, received = end[f"sum_sent{kind}"]["bytes"], end[f"sum_received{kind}"]["bytes"]
             assert 0 < received <= sent, (flags, sent, received)
     return "-Z, --bidir, -R -Z, -P 4, --bidir with 100 bytes"
+
+
+@program("qperf", {"qperf": "qperf"})
+def qperf(place):
+    """Sockets of AF_INET_SDP. It links libibverbs, which under `ferriband run` is the one that the library uses."""
+    if not place.under:
+        raise Missing("sockets of AF_INET_SDP are the library's")
+    port = place.port()
+    words = (place.under[0], "run", "--", *place.under, "qperf", "-lp", port)
+    place.start(*words, under=False, port=port)
+    said = place.run(*words, "-t", "2", "127.0.0.1", "sdp_lat", "sdp_bw", under=False)
+    figures = re.findall(r"(latency|bw) += +(\S+ \S+)", said)
+    assert [name for name, _ in figures] == ["latency", "bw"], said
+    return f"sdp_lat {figures[0][1]}, sdp_bw {figures[1][1]}"
 
 
 @program("socat", {"socat": "socat"})

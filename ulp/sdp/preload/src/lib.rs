@@ -10,6 +10,7 @@
 
 mod cancel;
 mod files;
+mod inet_sdp;
 mod messages;
 mod moving;
 mod numbers;

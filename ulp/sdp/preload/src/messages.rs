@@ -2,7 +2,7 @@
 //! once.
 
 use crate::moving::{Answer, MOST_PARTS, end, receives, refused, send_parts, vector, vector_mut};
-use crate::{errno, only_by_kernel, only_by_kernel_for, quietly, real, set_errno, stream};
+use crate::{errno, inet_sdp, only_by_kernel, only_by_kernel_for, quietly, real, set_errno, stream};
 use ferriband_sdp_socket::process::{Begun, Cause, Process};
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::{Duration, Instant};
@@ -58,6 +58,9 @@ pub unsafe extern "C-unwind" fn sendmsg(
     message: *const libc::msghdr,
     flags: c_int,
 ) -> Answer {
+    if inet_sdp::opens(number, flags) {
+        return -1;
+    }
     let real = || real::call!(-1, fn sendmsg(number => c_int, message => *const libc::msghdr, flags => c_int) -> Answer);
     if Process::there().is_none() {
         return real();

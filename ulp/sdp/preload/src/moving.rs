@@ -4,7 +4,7 @@
 //! [`crate::files`].
 
 use crate::cancel::{_pthread_cleanup_pop, _pthread_cleanup_push, pause, pthread_testcancel};
-use crate::{only_by_kernel, quietly, real, set_errno, stream};
+use crate::{inet_sdp, only_by_kernel, quietly, real, set_errno, stream};
 use ferriband_sdp_socket::process::{Begun, Process, Ticket};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -452,6 +452,9 @@ pub unsafe extern "C-unwind" fn sendto(
     address: *const libc::sockaddr,
     address_length: libc::socklen_t,
 ) -> Answer {
+    if inet_sdp::opens(number, flags) {
+        return -1;
+    }
     let real = || {
         real::call!(-1, fn sendto(
             number => c_int, from => *const c_void, length => Size, flags => c_int,

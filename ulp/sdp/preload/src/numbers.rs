@@ -1,6 +1,7 @@
 //! Calls by which descriptors get numbers and lose them.
 
 use crate::{only_by_kernel, only_by_kernel_for, quietly, real, set_errno};
+use ferriband_sdp_socket::inet_sdp;
 use ferriband_sdp_socket::own::Closes;
 use ferriband_sdp_socket::process::{Cause, Closing, Process};
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -8,6 +9,27 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 /// close(2).
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn close(number: c_int) -> c_int {
+    let had_port = may_have_port(number);
+    let answer = close_known(number);
+    gives_up_port(had_port);
+    answer
+}
+
+/// Whether a number is that of a socket of the family AF_INET_SDP with a port of its own.
+#[inline]
+fn may_have_port(number: c_int) -> bool {
+    inet_sdp::is_used() && quietly(false, || inet_sdp::closes(number))
+}
+
+/// The port is given up with the last number.
+#[inline]
+fn gives_up_port(had_port: bool) {
+    if had_port {
+        quietly((), inet_sdp::closed);
+    }
+}
+
+fn close_known(number: c_int) -> c_int {
     let Some(process) = Process::there() else {
         return real_close(number);
     };
@@ -66,7 +88,8 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
     let Some(process) = Process::there().filter(|_| !keeps && first <= last) else {
         return real_range(first, last, flags);
     };
-    quietly(-1, || {
+    let had_ports = inet_sdp::is_used();
+    let answer = quietly(-1, || {
         let mut answer = 0;
         for gap in process.close_range(first..=last) {
             answer = alone(|| real_range(*gap.start(), *gap.end(), flags));
@@ -75,7 +98,9 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
             }
         }
         answer
-    })
+    });
+    gives_up_port(had_ports);
+    answer
 }
 
 /// closefrom(3).
@@ -122,22 +147,26 @@ fn make_way(from: c_int, number: c_int) -> bool {
 /// dup2(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn dup2(from: c_int, number: c_int) -> c_int {
+    let had_port = from != number && may_have_port(number);
     if !make_way(from, number) {
         return -1;
     }
     let real = || real::call!(-1, fn dup2(from => c_int, number => c_int) -> c_int);
     let done = if from == number { real() } else { alone(real) };
+    gives_up_port(had_port);
     duplicated(from, done)
 }
 
 /// dup3(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn dup3(from: c_int, number: c_int, flags: c_int) -> c_int {
+    let had_port = from != number && may_have_port(number);
     if from != number && !make_way(from, number) {
         return -1;
     }
     let done =
         alone(|| real::call!(-1, fn dup3(from => c_int, number => c_int, flags => c_int) -> c_int));
+    gives_up_port(had_port);
     duplicated(from, done)
 }
 

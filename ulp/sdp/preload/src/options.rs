@@ -1,11 +1,14 @@
 //! Options of sockets.
 
-use crate::{only_by_kernel, quietly, real, stream};
+use crate::{inet_sdp, only_by_kernel, quietly, real, set_errno, stream};
+use ferriband_sdp_socket::inet_sdp as by_sdp;
 use std::ffi::{c_int, c_ulong, c_void};
 
 /// SO_ZEROCOPY, TCP_ULP.
 const ZEROCOPY: c_int = 60;
 const UPPER: c_int = 31;
+/// By which connect(2) waits for the first bytes (TCP_FASTOPEN_CONNECT).
+const OPENS_LATE: c_int = 30;
 
 /// The value of an option that is a number.
 ///
@@ -59,6 +62,10 @@ pub unsafe extern "C" fn setsockopt(
             _ => {}
         }
     }
+    if (level, name) == (libc::IPPROTO_TCP, OPENS_LATE) && inet_sdp::is_one(number) {
+        set_errno(libc::EOPNOTSUPP);
+        return -1;
+    }
     real::call!(-1, fn setsockopt(
         number => c_int, level => c_int, name => c_int, value => *const c_void,
         length => libc::socklen_t
@@ -78,10 +85,9 @@ pub unsafe extern "C" fn getsockopt(
     length: *mut libc::socklen_t,
 ) -> c_int {
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
-        && let Some(process) = stream(number)
         // SAFETY: the caller's promise.
         && unsafe { takes_number(value, length) }
-        && let Some(error) = quietly(None, || process.take_error(number))
+        && let Some(error) = quietly(None, || take_error(number))
     {
         // SAFETY: there is room for it, as was looked.
         unsafe { value.cast::<c_int>().write_unaligned(error) };
@@ -112,6 +118,14 @@ pub unsafe extern "C" fn getsockopt(
         }
     }
     answer
+}
+
+/// What a socket's error is, if it is not the kernel's.
+fn take_error(number: c_int) -> Option<c_int> {
+    match stream(number) {
+        Some(process) => process.take_error(number),
+        None => by_sdp::take_error(number).map(|errno| errno.raw_os_error()),
+    }
 }
 
 /// ioctl(2). Of what comes behind the request there is one argument.

@@ -1,6 +1,7 @@
 //! Calls that execute programs, which get descriptors and do not know how they are carried.
 
 use crate::{only_by_kernel_for, quietly, real, set_errno};
+use ferriband_sdp_socket::inet_sdp;
 use ferriband_sdp_socket::process::{Cause, Process, fork_by};
 use ferriband_sdp_socket::process::{read_settings, report as report_to};
 use std::arch::global_asm;
@@ -23,8 +24,10 @@ fn before_another() {
     before_exec();
 }
 
-/// What another host has not got goes by TCP.
+/// What another host has not got goes by TCP, and what peers by SDP have not got is sent. `ends`:
+/// the program sends no more.
 fn before_end(ends: bool) {
+    quietly((), || inet_sdp::before_end(ends));
     if let Some(process) = Process::there() {
         quietly((), || process.before_end(ends));
     }

@@ -1,8 +1,8 @@
 //! syscall(2): calls that have an entry here are that entry's.
 
 use crate::{
-    files, messages, moving, numbers, options, programs, real, set_errno, sockets, splicing,
-    waiting,
+    files, inet_sdp, messages, moving, numbers, options, programs, real, set_errno, sockets,
+    splicing, waiting,
 };
 use ferriband_sdp_socket::process::Process;
 use std::ffi::{c_int, c_long, c_uint, c_ulong};
@@ -88,6 +88,13 @@ unsafe fn served(call: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long>
                 sockets::accept4(number, pointer(b).cast(), pointer(c).cast(), d as c_int).into()
             }
             libc::SYS_connect => sockets::connect(number, pointer(b).cast(), c as c_uint).into(),
+            libc::SYS_bind => inet_sdp::bind(number, pointer(b).cast(), c as c_uint).into(),
+            libc::SYS_getsockname => {
+                inet_sdp::getsockname(number, pointer(b).cast(), pointer(c).cast()).into()
+            }
+            libc::SYS_getpeername => {
+                inet_sdp::getpeername(number, pointer(b).cast(), pointer(c).cast()).into()
+            }
             libc::SYS_listen => sockets::listen(number, b as c_int).into(),
             libc::SYS_shutdown => sockets::shutdown(number, b as c_int).into(),
             libc::SYS_setsockopt => {

@@ -10,6 +10,7 @@ use ferriband_ibv::{CmId, CompChannel, Cq, Mr, Pd, Wc, WcOpcode};
 use ferriband_sdp_proto::connection::{Connection, Flow, HEAD_BYTES, WorkId};
 use ferriband_sdp_proto::driver::drive;
 use ferriband_sdp_wire::{Advert, RKey};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Completions that are taken at a time.
@@ -300,6 +301,11 @@ impl Stream {
     /// The domain that memory for [`Stream::offer`] and [`Stream::fetch`] is registered in.
     pub fn pd(&self) -> &Arc<Pd> {
         &self.queues.pd
+    }
+
+    /// This side's address, where the connection manager has set the connection up.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.id.as_ref()?.local_address()
     }
 
     /// The machine, for its counters and its state.

@@ -240,11 +240,15 @@ impl Connection {
 
     /// Both streams have ended, and what this side has sent has arrived.
     pub fn is_finished(&self) -> bool {
+        self.is_at_end() && self.has_arrived()
+    }
+
+    /// This side's stream has ended, and all of it has arrived.
+    pub fn has_arrived(&self) -> bool {
         // the peer's offer is over for it only when it hears so
         let offers = self.offers.as_ref();
         let has_arrived = offers.is_none_or(|offers| offers.flights.is_empty());
-        let is_all = has_arrived && self.send.flights.is_empty();
-        is_all && self.is_at_end() && self.send.end == End::Sent
+        has_arrived && self.send.flights.is_empty() && self.send.end == End::Sent
     }
 
     /// Why the connection is over, if it is. What came before can still be read.

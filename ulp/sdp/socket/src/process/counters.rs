@@ -30,6 +30,12 @@ pub(super) fn upgraded() {
     UPGRADED.fetch_add(1, Ordering::Relaxed);
 }
 
+/// A connection was made by SDP.
+pub(crate) fn carried() {
+    eligible();
+    upgraded();
+}
+
 /// In a child: its own begin.
 pub(super) fn forked() {
     ELIGIBLE.store(0, Ordering::Relaxed);

@@ -32,6 +32,7 @@ mod thread;
 
 pub use crate::meet::report::Cause;
 pub use closing::Closing;
+pub(crate) use counters::carried as count_carried;
 pub use counters::report;
 pub use forks::fork_by;
 pub use moving::{Begun, Sleeper, Ticket};
@@ -231,6 +232,12 @@ impl Process {
         if self.is_stream(number) {
             self.leave_unseen(number);
         }
+    }
+
+    /// A descriptor has this number that the kernel alone serves.
+    pub(crate) fn is_kernels(&'static self, number: i32) {
+        self.other(number);
+        self.table.numbers().is_plain(number);
     }
 
     /// Before a call that waits for several descriptors, of which this is one.
