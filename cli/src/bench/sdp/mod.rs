@@ -10,18 +10,17 @@
 pub mod pair;
 mod programs;
 mod redis;
+mod report;
 mod server;
+mod zero_copy;
 
 use crate::args::{BenchArgs, SocketTraffic};
-use crate::demo::programs::Figure;
-use crate::demo::show_figure;
 use crate::failure::Failure;
 use crate::floor::median;
 use crate::floor::ring::{self, Looking};
 use crate::launch;
 use crate::progress::Progress;
 use crate::sdp::LIBRARY;
-use crate::text::{Table, print_json, print_line};
 use clap::ValueEnum;
 use programs::Program;
 use serde::Serialize;
@@ -332,18 +331,24 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if args.busy {
         rows.iter_mut().for_each(|row| row.asked = BUSY);
     }
-    if rows.is_empty() {
+    let by_pairs = args
+        .only
+        .as_ref()
+        .is_none_or(|text| zero_copy::name().contains(text.as_str()));
+    let by_pairs = by_pairs && !args.busy;
+    if rows.is_empty() && !by_pairs {
         return Err(Failure::new("no row has that in its name").status(2));
     }
     let rounds = args.rounds();
     let outcomes = measure(&rows, rounds, args.busy);
-    report(&outcomes, rounds, args.json.json)?;
-    Ok(
-        match outcomes.iter().all(|outcome| outcome.verdict != "FAIL") {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        },
-    )
+    let by_pairs = by_pairs.then(|| zero_copy::measure(rounds)).flatten();
+    report::print(&outcomes, by_pairs.as_ref(), rounds, args.json.json)?;
+    let verdicts = outcomes.iter().map(|outcome| outcome.verdict);
+    let mut verdicts = verdicts.chain(by_pairs.iter().map(|row| row.verdict));
+    Ok(match verdicts.all(|verdict| verdict != "FAIL") {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// Measures rows in interleaved rounds, on a machine that computes meanwhile if it is to be busy.
@@ -489,59 +494,6 @@ fn judge(row: &Row, ways: &[Way], samples: &[Vec<f64>], problem: Option<String>)
         },
         problem,
     }
-}
-
-fn show(unit: &str, value: Option<f64>) -> String {
-    match (value, unit) {
-        (None, _) => String::new(),
-        (Some(value), "ns") => show_figure(Figure::Nanoseconds(value)),
-        (Some(value), "bytes/s") => show_figure(Figure::BytesPerSecond(value)),
-        (Some(value), _) => format!("{value:.0}/s"),
-    }
-}
-
-fn report(outcomes: &[Outcome], rounds: usize, json: bool) -> Result<(), Failure> {
-    if json {
-        return print_json(&outcomes);
-    }
-    let header = [
-        "what",
-        "TCP",
-        "",
-        "Unix socket",
-        "floor",
-        "SDP",
-        "ratio",
-        "asked",
-        "bound",
-        "verdict",
-    ];
-    let mut table = Table::new(header).right_align(&[1, 3, 4, 5, 6, 7, 8]);
-    let number = |value: Option<f64>| value.map(|value| format!("{value:.2}")).unwrap_or_default();
-    for outcome in outcomes {
-        let shown = |value| show(outcome.unit, value);
-        table.row([
-            outcome.name.clone(),
-            shown(outcome.tcp),
-            outcome.congestion.unwrap_or_default().to_owned(),
-            shown(outcome.unix),
-            shown(outcome.floor),
-            shown(outcome.sdp),
-            number(outcome.ratio),
-            number(Some(outcome.asked)),
-            number(outcome.bound),
-            outcome.verdict.to_owned(),
-        ]);
-    }
-    table.print()?;
-    for outcome in outcomes {
-        if let Some(problem) = &outcome.problem {
-            print_line(&format!("\n{}: {problem}", outcome.name))?;
-        }
-    }
-    print_line(&format!(
-        "\nmedians of {rounds} rounds; a ratio says how many times as fast as TCP, median of the rounds' own; the bound is the floor's; asked is at most 0.8 of it"
-    ))
 }
 
 #[cfg(test)]
