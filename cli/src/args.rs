@@ -6,6 +6,7 @@ mod mpi;
 mod placing;
 mod repro;
 mod sdp;
+mod tune;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -19,6 +20,7 @@ pub use mpi::*;
 pub use placing::*;
 pub use repro::*;
 pub use sdp::*;
+pub use tune::*;
 
 /// InfiniBand in software: run unmodified RDMA programs with no adapter, no kernel module, no root.
 #[derive(Parser)]
@@ -96,6 +98,15 @@ pub enum Command {
         ferriband mpi-tune --only allreduce --ranks 4 --rounds 5 --json"
     )]
     MpiTune(MpiTuneArgs),
+    /// Measure which way is the fastest on this machine, and keep it for programs
+    Tune {
+        /// What is measured.
+        #[command(subcommand)]
+        command: TuneCommand,
+    },
+    /// A process of `tune`; its standard input is a socket.
+    #[command(hide = true)]
+    TunePeer,
     /// Run an MPI job and write its timeline: calls, messages, and how long calls took
     ///
     /// Each rank writes its calls and messages to a file of bounded length, which is mapped, so that a rank that is killed leaves what it wrote. When

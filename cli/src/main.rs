@@ -34,6 +34,7 @@ mod sdp;
 mod settings;
 mod sim;
 mod status;
+mod tune;
 mod updown;
 mod verbs;
 mod why;
@@ -109,6 +110,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         } => verbs::many::command(count, system, json.json),
         Command::Repro(args) => repro::command(&args),
         Command::ReproPeer => repro::peer_command(),
+        Command::Tune { command } => tune::command(&command),
+        Command::TunePeer => tune::peer_command(),
         Command::Sdp { command } => sdp::command(&command),
         Command::Fabric { command } => fabric::command(&command),
         Command::Sim(args) => sim::command(&args),

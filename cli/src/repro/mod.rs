@@ -21,7 +21,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub use flow::peer_command;
+pub use flow::{ToldEnd, open_adapter, peer_command};
 
 /// Runs (papers/004, section 6.1).
 const RUNS: u32 = 10;

@@ -50,6 +50,7 @@ pub use objects::cq::{CompChannel, Cq};
 pub use objects::device::Device;
 pub use objects::event::{AsyncEvent, EventKind, Subject};
 pub use objects::leaked;
+pub use objects::lent::Lent;
 pub use objects::pd::{Mr, Pd};
 pub use objects::qp::{InOrder, Qp, QpCaps, QpInit, Rtr, Rts};
 pub use objects::region::{OutOfRange, Region};

@@ -189,6 +189,8 @@ pub enum Kind {
     Bytes(RangeInclusive<u64>),
     /// Bytes, and a power of two.
     Power(RangeInclusive<u64>),
+    /// Bytes, or one of these words.
+    BytesOr(RangeInclusive<u64>, &'static [&'static str]),
     /// A power of two of bytes, or this word.
     PowerOr(RangeInclusive<u64>, &'static str),
     /// Any text; what it means is for its owner to say.
@@ -200,7 +202,8 @@ impl Kind {
     pub fn number(&self, text: &str) -> Option<u64> {
         let (range, counts_bytes) = match self {
             Self::Number(range) => (range, false),
-            Self::Bytes(range) | Self::Power(range) | Self::PowerOr(range, _) => (range, true),
+            Self::Bytes(range) | Self::BytesOr(range, _) => (range, true),
+            Self::Power(range) | Self::PowerOr(range, _) => (range, true),
             Self::Flag => (&(0..=1), false),
             Self::OneOf(_) | Self::Text => return None,
         };
@@ -226,6 +229,7 @@ impl Kind {
             Self::OneOf(words) => words.contains(&text),
             Self::Text => true,
             Self::PowerOr(_, word) if *word == text => true,
+            Self::BytesOr(_, words) if words.contains(&text) => true,
             _ => self.number(text).is_some(),
         }
     }
@@ -241,6 +245,10 @@ impl fmt::Display for Kind {
                 write!(f, "a number from {} to {}", range.start(), range.end())
             }
             Self::Bytes(range) => write!(f, "bytes from {} to {}", range.start(), range.end()),
+            Self::BytesOr(range, words) => {
+                let (least, most) = (range.start(), range.end());
+                write!(f, "{} or bytes from {least} to {most}", words.join(" or "))
+            }
             Self::Power(range) => {
                 write!(
                     f,

@@ -8,13 +8,14 @@ use super::{Way, rows};
 use crate::args::{SocketPairArgs, SocketTraffic};
 use crate::failure::Failure;
 use crate::launch::allow_descriptors;
+use crate::text::print_line;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Connections that are kept.
-pub const CONNECTIONS: u32 = 10_000;
+const CONNECTIONS: u32 = 10_000;
 /// Until the two sides have agreed on all, on a busy machine too.
 const SETTLED: Duration = Duration::from_secs(3);
 /// Exchanges on each when both sides have agreed: its bytes go by SDP.
@@ -24,9 +25,9 @@ const LEAST_UPGRADED: f64 = 0.9;
 /// How long nothing moves.
 const IDLE: Duration = Duration::from_secs(5);
 /// What a connection may take, KiB of both processes.
-pub const MOST_KIB: f64 = 24.0;
+const MOST_KIB: f64 = 24.0;
 /// What all of them may take, percent of a core: a clock tick of each process in that time.
-pub const MOST_PERCENT: f64 = 0.4;
+const MOST_PERCENT: f64 = 0.4;
 
 /// What connections cost on which nothing moves.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -42,9 +43,25 @@ pub struct Idle {
 
 impl Idle {
     /// Whether they cost as little as is asked.
-    pub fn is_little(&self) -> bool {
+    pub fn verdict(&self) -> &'static str {
         let upgraded = f64::from(self.upgraded) >= LEAST_UPGRADED * f64::from(self.connections);
-        upgraded && self.kib <= MOST_KIB && self.percent <= MOST_PERCENT
+        match upgraded && self.kib <= MOST_KIB && self.percent <= MOST_PERCENT {
+            true => "PASS",
+            false => "FAIL",
+        }
+    }
+
+    pub fn print(&self) -> Result<(), Failure> {
+        let Self {
+            connections,
+            upgraded,
+            kib,
+            percent,
+        } = self;
+        let verdict = self.verdict();
+        print_line(&format!(
+            "\n{connections} idle connections, {upgraded} by SDP: {kib:.1} KiB each at both ends together (asked: at most {MOST_KIB}), {percent:.1} % of a core (asked: none): {verdict}"
+        ))
     }
 }
 

@@ -11,19 +11,18 @@ mod many;
 pub mod pair;
 mod programs;
 mod redis;
+mod report;
 mod rows;
 mod server;
+mod zero_copy;
 
 use crate::args::{BenchArgs, SocketTraffic};
-use crate::demo::programs::Figure;
-use crate::demo::show_figure;
 use crate::failure::Failure;
 use crate::floor::median;
 use crate::launch;
 use crate::progress::Progress;
 use crate::sdp::LIBRARY;
-use crate::text::{Table, print_json, print_line};
-use many::Idle;
+use report::More;
 use rows::{Row, Work, rows};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
@@ -145,7 +144,12 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if args.busy {
         rows.iter_mut().for_each(|row| row.asked = BUSY);
     }
-    if rows.is_empty() {
+    let by_pairs = args
+        .only
+        .as_ref()
+        .is_none_or(|text| zero_copy::name().contains(text.as_str()));
+    let by_pairs = by_pairs && !args.busy;
+    if rows.is_empty() && !by_pairs {
         return Err(Failure::new("no row has that in its name").status(2));
     }
     let rounds = args.rounds();
@@ -155,10 +159,18 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
         true => Some(many::idle()?),
         false => None,
     };
-    report(&outcomes, idle, rounds, args.json.json)?;
-    let well = outcomes.iter().all(|outcome| outcome.verdict != "FAIL")
-        && idle.is_none_or(|idle| idle.is_little());
-    Ok(match well {
+    let by_pairs = by_pairs.then(|| zero_copy::measure(rounds)).flatten();
+    let more = More {
+        idle: idle.as_ref(),
+        by_pairs: by_pairs.as_ref(),
+    };
+    report::print(&outcomes, more, rounds, args.json.json)?;
+    let verdicts = outcomes.iter().map(|outcome| outcome.verdict);
+    let idle = idle.iter().map(many::Idle::verdict);
+    let mut verdicts = verdicts
+        .chain(by_pairs.iter().map(|row| row.verdict))
+        .chain(idle);
+    Ok(match verdicts.all(|verdict| verdict != "FAIL") {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
@@ -307,77 +319,6 @@ fn judge(row: &Row, ways: &[Way], samples: &[Vec<f64>], problem: Option<String>)
         },
         problem,
     }
-}
-
-fn show(unit: &str, value: Option<f64>) -> String {
-    match (value, unit) {
-        (None, _) => String::new(),
-        (Some(value), "ns") => show_figure(Figure::Nanoseconds(value)),
-        (Some(value), "bytes/s") => show_figure(Figure::BytesPerSecond(value)),
-        (Some(value), _) => format!("{value:.0}/s"),
-    }
-}
-
-fn report(
-    outcomes: &[Outcome],
-    idle: Option<Idle>,
-    rounds: usize,
-    json: bool,
-) -> Result<(), Failure> {
-    if json {
-        return print_json(&serde_json::json!({ "rows": outcomes, "idle": idle }));
-    }
-    let header = [
-        "what",
-        "TCP",
-        "",
-        "Unix socket",
-        "floor",
-        "SDP",
-        "ratio",
-        "asked",
-        "bound",
-        "verdict",
-    ];
-    let mut table = Table::new(header).right_align(&[1, 3, 4, 5, 6, 7, 8]);
-    let number = |value: Option<f64>| value.map(|value| format!("{value:.2}")).unwrap_or_default();
-    for outcome in outcomes {
-        let shown = |value| show(outcome.unit, value);
-        table.row([
-            outcome.name.clone(),
-            shown(outcome.tcp),
-            outcome.congestion.unwrap_or_default().to_owned(),
-            shown(outcome.unix),
-            shown(outcome.floor),
-            shown(outcome.sdp),
-            number(outcome.ratio),
-            number(Some(outcome.asked)),
-            number(outcome.bound),
-            outcome.verdict.to_owned(),
-        ]);
-    }
-    table.print()?;
-    for outcome in outcomes {
-        if let Some(problem) = &outcome.problem {
-            print_line(&format!("\n{}: {problem}", outcome.name))?;
-        }
-    }
-    if let Some(idle) = idle {
-        let Idle {
-            connections,
-            upgraded,
-            kib,
-            percent,
-        } = idle;
-        let verdict = if idle.is_little() { "PASS" } else { "FAIL" };
-        print_line(&format!(
-            "\n{connections} idle connections, {upgraded} by SDP: {kib:.1} KiB each at both ends together (asked: at most {}), {percent:.1} % of a core (asked: none): {verdict}",
-            many::MOST_KIB
-        ))?;
-    }
-    print_line(&format!(
-        "\nmedians of {rounds} rounds; a ratio says how many times as fast as TCP, median of the rounds' own; the bound is the floor's; asked is at most 0.8 of it"
-    ))
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ pub struct ToldEnd {
     receive_bytes: u32,
     /// Address, key and bytes.
     ring: Option<(u64, u32, u32)>,
-    window_bytes: Option<u32>,
+    /// Of *nic*, with the number of the second queue pair, or 0.
+    window_bytes: Option<(u32, u32)>,
 }
 
 impl From<End> for ToldEnd {
@@ -37,7 +38,11 @@ impl From<End> for ToldEnd {
             receive_bytes: end.receive_bytes,
             ring: ring.map(|ring| (ring.virtual_address, ring.rkey.0, ring.size_bytes)),
             window_bytes: match end.flow_control {
-                FlowControl::Nic { window_bytes, .. } => Some(window_bytes),
+                FlowControl::Nic {
+                    window_bytes,
+                    second_qp,
+                    ..
+                } => Some((window_bytes, second_qp)),
                 FlowControl::Credit | FlowControl::Ring(_) => None,
             },
         }
@@ -63,10 +68,10 @@ impl From<ToldEnd> for End {
             flow_control: match (ring, told.window_bytes) {
                 (None, _) => FlowControl::Credit,
                 (Some(ring), None) => FlowControl::Ring(ring),
-                (Some(ring), Some(window_bytes)) => FlowControl::Nic {
+                (Some(ring), Some((window_bytes, second_qp))) => FlowControl::Nic {
                     ring,
                     window_bytes,
-                    second_qp: 0,
+                    second_qp,
                 },
             },
         }
@@ -87,7 +92,7 @@ mod tests {
         let nic = FlowControl::Nic {
             ring,
             window_bytes: 8192,
-            second_qp: 0,
+            second_qp: 12,
         };
         for flow_control in [FlowControl::Credit, FlowControl::Ring(ring), nic] {
             let end = End {

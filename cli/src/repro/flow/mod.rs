@@ -14,7 +14,8 @@ mod worker;
 
 use super::registry::{Axes, Figure, Paper};
 
-pub use worker::command as peer_command;
+pub use ends::ToldEnd;
+pub use worker::{command as peer_command, open_adapter};
 
 /// The paper.
 pub const PAPER: Paper = Paper {

@@ -175,6 +175,15 @@ pub struct Found {
 /// The process: `ferriband repro-peer`, its standard input one end of a socket pair.
 pub fn command() -> Result<ExitCode, Failure> {
     let mut channel = Channel::inherited()?;
+    let adapter = open_adapter()?;
+    while let Some(job) = channel.hear::<Option<Job>>()? {
+        work(&adapter, &job, &mut channel)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The first port of this host's own adapter.
+pub fn open_adapter() -> Result<Arc<Adapter>, Failure> {
     let library = launch::lib_dir()?.join(launch::VERBS_SONAME);
     let explain =
         |error: &dyn std::fmt::Display| Failure::new(format!("adapter {NATIVE}: {error}"));
@@ -183,11 +192,7 @@ pub fn command() -> Result<ExitCode, Failure> {
     let device = devices.iter().find(|device| device.name() == NATIVE);
     let device = device.ok_or_else(|| Failure::new(format!("there is no adapter {NATIVE}")))?;
     let context = device.open().map_err(|error| explain(&error))?;
-    let adapter = Adapter::new(&context, 1).map_err(|error| explain(&error))?;
-    while let Some(job) = channel.hear::<Option<Job>>()? {
-        work(&adapter, &job, &mut channel)?;
-    }
-    Ok(ExitCode::SUCCESS)
+    Adapter::new(&context, 1).map_err(|error| explain(&error))
 }
 
 fn work(adapter: &Arc<Adapter>, job: &Job, channel: &mut Channel) -> Result<(), Failure> {

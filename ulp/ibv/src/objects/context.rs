@@ -28,6 +28,8 @@ any_thread!(Context);
 pub struct DeviceLimits {
     /// Vendor's identifier: for choosing what only some adapters have.
     pub vendor_id: u32,
+    /// Vendor's number of the part.
+    pub vendor_part_id: u32,
     /// Queue pairs.
     pub max_qp: u32,
     /// Requests in a work queue.
@@ -115,6 +117,7 @@ impl Context {
         let general = |bit: u32| odp.general_caps & u64::from(bit) != 0;
         Ok(DeviceLimits {
             vendor_id: plain.vendor_id,
+            vendor_part_id: plain.vendor_part_id,
             max_qp: count(plain.max_qp),
             max_qp_wr: count(plain.max_qp_wr),
             max_sge: count(plain.max_sge),

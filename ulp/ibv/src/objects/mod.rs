@@ -8,6 +8,7 @@ pub mod context;
 pub mod cq;
 pub mod device;
 pub mod event;
+pub mod lent;
 pub mod pd;
 pub mod qp;
 pub mod region;

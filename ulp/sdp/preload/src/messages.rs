@@ -2,7 +2,9 @@
 //! once.
 
 use crate::moving::{Answer, MOST_PARTS, end, receives, refused, send_parts, vector, vector_mut};
-use crate::{errno, inet_sdp, only_by_kernel, only_by_kernel_for, quietly, real, set_errno, stream};
+use crate::{
+    errno, inet_sdp, only_by_kernel, only_by_kernel_for, quietly, real, set_errno, stream,
+};
 use ferriband_sdp_socket::process::{Begun, Cause, Process};
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::{Duration, Instant};

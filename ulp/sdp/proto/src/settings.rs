@@ -64,6 +64,13 @@ pub static SETTINGS: Table = Table {
             help: "The flow control that this process asks for, by queue pairs.",
         },
         Setting {
+            name: "zero_copy",
+            about: "hosts",
+            kind: Kind::BytesOr(1..=1 << 40, &["auto", "never"]),
+            default: "auto",
+            help: "From which length on a blocking write of programs on queue pairs goes without copies: as `ferriband tune sdp` has measured for the adapter, or as is shipped for it (auto). Sockets go by copies.",
+        },
+        Setting {
             name: "counters",
             about: "reports",
             kind: Kind::Text,
@@ -73,6 +80,28 @@ pub static SETTINGS: Table = Table {
     ],
 };
 
+/// The setting `zero_copy`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZeroCopy {
+    /// As is known of the adapter.
+    Auto,
+    /// Writes of so many bytes and more.
+    From(u64),
+    /// No write.
+    Never,
+}
+
+impl ZeroCopy {
+    /// What is set.
+    pub fn of(values: &Values) -> Self {
+        match values.text("zero_copy") {
+            "auto" => ZeroCopy::Auto,
+            "never" => ZeroCopy::Never,
+            _ => ZeroCopy::From(values.number("zero_copy")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +109,20 @@ mod tests {
     #[test]
     fn each_row_holds_together() {
         assert_eq!(SETTINGS.check(), Ok(()));
+    }
+
+    #[test]
+    fn zero_copy_is_a_length_or_a_word() {
+        let of = |value: &str| {
+            let mut values = SETTINGS.read(None, []).expect("defaults");
+            values
+                .set("zero_copy", value)
+                .map(|()| ZeroCopy::of(&values))
+        };
+        assert_eq!(of("auto"), Ok(ZeroCopy::Auto));
+        assert_eq!(of("never"), Ok(ZeroCopy::Never));
+        assert_eq!(of("256K"), Ok(ZeroCopy::From(1 << 18)));
+        let wrong = of("0").expect_err("no length");
+        assert!(wrong.0.contains("auto or never or bytes"), "{wrong}");
     }
 }

@@ -96,6 +96,16 @@ impl Host<'_> {
         self.fates[self.me].news.take()
     }
 
+    /// The thread may lose its core: between a look that has found nothing and the want, or between
+    /// the want and the sleep.
+    fn doze(&self) {
+        if self.dozes > 0 && self.chance(self.dozes) && self.locked_step() {
+            let until = self.clock.get() + self.below(LONGEST_DOZE);
+            self.fates[self.me].stalled_until.set(until);
+            self.yielder.suspend(());
+        }
+    }
+
     pub fn below(&self, bound: u64) -> u64 {
         self.rng.borrow_mut().below(bound)
     }
@@ -375,6 +385,9 @@ impl Memory for Host<'_> {
     }
 
     fn set(&self, word: Word, bits: u64) -> u64 {
+        if matches!(word, Word::Shared(_, Shared::WantRoom | Shared::WantBytes)) {
+            self.doze();
+        }
         self.change(place(self.side, word), |is| Some(is | bits))
     }
 
@@ -515,6 +528,7 @@ impl Kernel for Host<'_> {
 
     fn sleep(&self, word: Word, value: u64, bounded: bool) -> bool {
         let at = place(self.side, word);
+        self.doze();
         if !self.locked_step() || self.memory.borrow().word(at) as u32 != value as u32 {
             return true;
         }
@@ -566,6 +580,9 @@ impl Kernel for Host<'_> {
         }
     }
 }
+
+/// Steps for which a thread has lost its core at most.
+const LONGEST_DOZE: u64 = 1_000;
 
 /// Whether a fiber is one of a program's threads that has not ended.
 pub(crate) fn is_running(world: &World, fiber: usize) -> bool {

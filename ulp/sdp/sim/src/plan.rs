@@ -86,6 +86,8 @@ pub(crate) struct Plan {
     pub rests: u64,
     /// The longest of these, in steps.
     pub longest_rest: u64,
+    /// Of a hundred wants and sleeps, those before which a thread loses its core.
+    pub dozes: u64,
     /// Of a hundred turns, those in which a thread waits for a core for a while.
     pub stalls: u64,
     /// Of a hundred turns.
@@ -117,6 +119,7 @@ impl Plan {
             exit: None,
             rests: 10,
             longest_rest: rng.pick(&[300, 300, 1_500]),
+            dozes: 0,
             stalls: rng.pick(&[0, 0, 2]),
             stops: rng.pick(&[0, 0, 1]),
             longest_turn: rng.pick(&[1, 2, 4, 12, 50]),
@@ -213,10 +216,16 @@ impl Plan {
         }
     }
 
-    /// Several threads of one side wait for what the other sends now and then.
+    /// Several threads of one side wait for what the other sends now and then. They lose their
+    /// cores anywhere, or where it matters most: one that has said that it sleeps does not yet,
+    /// while another takes what came and says the same.
     fn crowd(&mut self, rng: &mut Rng) {
         self.rests = 25;
-        self.stalls = 10;
+        (self.stalls, self.dozes) = rng.pick(&[(14, 0), (14, 0), (14, 0), (0, 40)]);
+        if self.dozes > 0 {
+            // longer than a thread is without its core
+            self.longest_rest = 3_000;
+        }
         let process = self.process(0);
         let task = Task::Send {
             bytes: rng.range(100, 1_000),
@@ -227,7 +236,7 @@ impl Plan {
         };
         self.thread(0, process, task);
         let process = self.process(1);
-        for _ in 0..2 {
+        for _ in 0..3 {
             let task = Task::Receive {
                 bytes: NEVER,
                 most: 3,

@@ -3,7 +3,8 @@
 //! Owns: attributes of queue pairs. Must not know: what Hello and HelloAck look like, and when the
 //! connection manager has news.
 
-use crate::hello::{Told, second_of};
+use crate::hello::{FlowKind, Told, second_of};
+use crate::lengths::{AdapterKind, Lengths};
 use crate::queues::{Buffer, Queues, Second};
 use crate::stream::Stream;
 use ferriband_ibv::{Access, CmId, CompChannel, Context, Cq, Gid, Lid, LinkLayer, Mtu, OutOfRange};
@@ -12,6 +13,7 @@ use ferriband_ibv::{Qp, QpCaps, QpInit, QpType, Qpn, Route, Rtr, Rts, VerbsError
 use ferriband_sdp_proto::connection::{CONTROL_WORKS, Config, ConfigError, Connection, DATA_WORKS};
 use ferriband_sdp_proto::connection::{Flow, HEAD_BYTES, MESSAGE_BYTES, OFFER_RECEIVES};
 use ferriband_sdp_proto::connection::{Over, Peer};
+use ferriband_sdp_proto::settings::ZeroCopy;
 use ferriband_sdp_wire::{FlowControl, RKey, Ring};
 use std::io;
 use std::sync::Arc;
@@ -90,6 +92,36 @@ impl Adapter {
     /// Whether it is this port of this open device.
     pub(crate) fn is(&self, context: &Arc<Context>, port: u8) -> bool {
         Arc::ptr_eq(&self.context, context) && self.port == port
+    }
+
+    /// What kind of adapter it is.
+    ///
+    /// # Errors
+    /// As the verbs API.
+    pub fn kind(&self) -> Result<AdapterKind, Error> {
+        Ok(AdapterKind::from(&self.context.limits()?))
+    }
+
+    /// From which length on writes go without copies here, for [`Stream::set_zero_copy`].
+    ///
+    /// # Errors
+    /// As the verbs API.
+    pub fn zero_copy(
+        &self,
+        setting: ZeroCopy,
+        measured: &Lengths,
+        flow: FlowKind,
+    ) -> Result<Option<u64>, Error> {
+        Ok(match setting {
+            ZeroCopy::Never => None,
+            ZeroCopy::From(least) => Some(least),
+            ZeroCopy::Auto => {
+                let kind = self.kind()?;
+                let known = measured.of(kind, flow);
+                let known = known.or_else(|| Lengths::shipped().of(kind, flow));
+                known.flatten()
+            }
+        })
     }
 
     fn route(&self, peer: &End) -> Result<Route, Error> {

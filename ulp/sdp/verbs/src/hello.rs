@@ -22,6 +22,18 @@ pub enum FlowKind {
 }
 
 impl FlowKind {
+    /// All of them.
+    pub const ALL: [FlowKind; 3] = [FlowKind::Credit, FlowKind::Ring, FlowKind::Nic];
+
+    /// As the setting `flow` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlowKind::Credit => "credit",
+            FlowKind::Ring => "ring",
+            FlowKind::Nic => "nic",
+        }
+    }
+
     /// As [`FlowKind::config`], of a side that takes part in zero copy. In *nic* that takes a
     /// second queue pair.
     pub fn config_with_offers(self, buffers: u16, buffer_bytes: u32) -> Config {

@@ -33,13 +33,17 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod endpoint;
 mod hello;
+mod lengths;
 mod manager;
 mod queues;
 mod stream;
 
+pub use blocking::Wait;
 pub use endpoint::{Adapter, End, Endpoint, Error};
 pub use hello::{BadAck, FlowKind};
+pub use lengths::{AdapterKind, Lengths, WrongLine};
 pub use manager::{Event, Failed, Key, Listener, Manager, Request};
 pub use stream::{Received, Stream};

@@ -3,7 +3,9 @@
 //! Owns: where buffers lie and what requests name. Must not know: when.
 
 use crate::endpoint::Error;
-use ferriband_ibv::{Access, CompChannel, Cq, Element, Mr, Pd, Qp, QpState, RKey, RecvWr, Region};
+use ferriband_ibv::{
+    Access, CompChannel, Cq, Element, Lent, Mr, Pd, Qp, QpState, RKey, RecvWr, Region,
+};
 use ferriband_ibv::{SendFlags, SendWr};
 use ferriband_sdp_proto::connection::{MESSAGE_BYTES, Pair, ReadWork, SendWork, WriteWork};
 use ferriband_sdp_proto::driver::Driver;
@@ -48,6 +50,14 @@ fn number(pair: Pair, id: u64) -> u64 {
     }
 }
 
+/// Where bytes that the program fetches go.
+pub(crate) enum FetchTo {
+    /// Registered memory of ours, from there on.
+    Own(Arc<Mr>, usize),
+    /// The program's.
+    Lent(Arc<Lent>),
+}
+
 /// A queue pair with its buffers, and the second one, if there is one.
 pub(crate) struct Queues {
     pub pd: Arc<Pd>,
@@ -65,8 +75,8 @@ pub(crate) struct Queues {
     pub receive_bytes: u32,
     /// Address and key of the peer's ring; known from the connection on.
     pub peer_ring: Option<(u64, RKey)>,
-    /// Where the bytes that the program fetches go: registered memory, and where in it.
-    pub fetch_to: Option<(Arc<Mr>, usize)>,
+    /// Where the bytes that the program fetches go.
+    pub fetch_to: Option<FetchTo>,
     /// Receives that were posted before the machine was there, in the order in which it asks.
     pub early: u16,
     /// Different for each queue pair that lives.
@@ -156,8 +166,12 @@ impl Driver for Queues {
     }
 
     fn post_read(&mut self, work: &ReadWork) -> Result<(), Error> {
-        let (mr, at) = self.fetch_to.as_ref().ok_or(Error::NoBuffer)?;
-        let elements = [mr.element(*at, work.from.length_bytes)?];
+        let length = work.from.length_bytes;
+        let elements = [match &self.fetch_to {
+            None => return Err(Error::NoBuffer),
+            Some(FetchTo::Own(mr, at)) => mr.element(*at, length)?,
+            Some(FetchTo::Lent(lent)) => lent.element(length)?,
+        }];
         let (address, key) = (work.from.virtual_address, RKey(work.from.rkey.0));
         let mut wr = SendWr::read(number(work.pair, work.id.0), address, key, &elements);
         Ok(self.qp(work.pair)?.post_send(&mut wr)?)

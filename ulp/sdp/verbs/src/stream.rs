@@ -5,8 +5,8 @@
 
 use crate::endpoint::Error;
 use crate::hello::FlowKind;
-use crate::queues::{Queues, pair_of};
-use ferriband_ibv::{CmId, CompChannel, Cq, Mr, Pd, Wc, WcOpcode};
+use crate::queues::{FetchTo, Queues, pair_of};
+use ferriband_ibv::{CmId, CompChannel, Cq, Lent, Mr, Pd, Wc, WcOpcode};
 use ferriband_sdp_proto::connection::{Connection, Flow, HEAD_BYTES, WorkId};
 use ferriband_sdp_proto::driver::drive;
 use ferriband_sdp_wire::{Advert, RKey};
@@ -27,12 +27,23 @@ pub enum Received {
     Nothing,
 }
 
+/// Memory that the peer may read.
+enum Offered {
+    /// Ours, which stays registered.
+    Own { _mr: Arc<Mr> },
+    /// The program's.
+    Lent,
+}
+
 /// A connected side.
 pub struct Stream {
     machine: Connection,
     queues: Queues,
-    /// Memory that the peer may read, as long as it may.
-    offered: Option<Arc<Mr>>,
+    /// What the peer may read, as long as it may.
+    offered: Option<Offered>,
+    /// From which length on a write goes without copies, and how many go by copies before.
+    pub(crate) zero_copy: Option<u64>,
+    pub(crate) rests: u32,
     lost: bool,
     /// The manager's, if it has set the connection up.
     id: Option<Arc<CmId>>,
@@ -48,6 +59,8 @@ impl Stream {
             machine,
             queues,
             offered: None,
+            zero_copy: None,
+            rests: 0,
             lost: false,
             id,
         };
@@ -92,11 +105,21 @@ impl Stream {
         }
     }
 
-    /// Gives bytes to the program.
+    /// Gives bytes to the program. What the peer offers as the next is to come by messages: whoever
+    /// wants to fetch it looks ([`Stream::fetchable`]) before.
     ///
     /// # Errors
     /// The connection is over, and what came before was read.
     pub fn receive(&mut self, to: &mut [u8]) -> Result<Received, Error> {
+        let received = self.take(to)?;
+        if received == Received::Nothing && self.machine.fetchable().is_some() {
+            self.refuse_offer()?;
+        }
+        Ok(received)
+    }
+
+    /// As [`Stream::receive`], and leaves an offer as it is.
+    pub(crate) fn take(&mut self, to: &mut [u8]) -> Result<Received, Error> {
         if self.machine.readable().is_none() {
             self.progress()?;
         }
@@ -181,16 +204,45 @@ impl Stream {
     /// No offer may be made ([`Connection::may_offer`]), or the place lies outside.
     pub fn offer(&mut self, mr: &Arc<Mr>, at: usize, length: u32) -> Result<(), Error> {
         mr.element(at, length)?;
+        let own = Offered::Own {
+            _mr: Arc::clone(mr),
+        };
+        self.offer_at(own, mr.rkey(), mr.address() + at as u64, length)
+    }
+
+    /// As [`Stream::offer`], of memory that a call of the program lends.
+    pub(crate) fn offer_lent(&mut self, lent: &Lent, length: u32) -> Result<(), Error> {
+        self.offer_at(Offered::Lent, lent.rkey(), lent.address(), length)
+    }
+
+    fn offer_at(
+        &mut self,
+        offered: Offered,
+        key: ferriband_ibv::RKey,
+        address: u64,
+        length: u32,
+    ) -> Result<(), Error> {
         if !self.machine.may_offer() || length == 0 {
             return Err(Error::NoOffer);
         }
         self.machine.offer(Advert {
             length_bytes: length,
-            rkey: RKey(mr.rkey().0),
-            virtual_address: mr.address() + at as u64,
+            rkey: RKey(key.0),
+            virtual_address: address,
         });
-        self.offered = Some(Arc::clone(mr));
+        self.offered = Some(offered);
         self.drive()
+    }
+
+    /// The program has its memory back: what is under way with it ends the connection.
+    pub(crate) fn end_lending(&mut self) {
+        let offers = matches!(self.offered, Some(Offered::Lent));
+        if offers || matches!(self.queues.fetch_to, Some(FetchTo::Lent(_))) {
+            (self.offered, self.queues.fetch_to) = (None, None);
+            self.lost = true;
+            self.queues.stop();
+            self.machine.handle_lost();
+        }
     }
 
     /// Takes the offer back; the peer may read until [`Stream::take_offer`] gives something.
@@ -230,10 +282,19 @@ impl Stream {
     /// Fewer are fetchable, or the place lies outside.
     pub fn fetch(&mut self, mr: &Arc<Mr>, at: usize, length: u32) -> Result<(), Error> {
         mr.element(at, length)?;
+        self.fetch_at(FetchTo::Own(Arc::clone(mr), at), length)
+    }
+
+    /// As [`Stream::fetch`], to memory that a call of the program lends.
+    pub(crate) fn fetch_lent(&mut self, lent: &Arc<Lent>, length: u32) -> Result<(), Error> {
+        self.fetch_at(FetchTo::Lent(Arc::clone(lent)), length)
+    }
+
+    fn fetch_at(&mut self, to: FetchTo, length: u32) -> Result<(), Error> {
         if length == 0 || self.machine.fetchable().is_none_or(|most| most < length) {
             return Err(Error::NoOffer);
         }
-        self.queues.fetch_to = Some((Arc::clone(mr), at));
+        self.queues.fetch_to = Some(to);
         self.machine.fetch(length);
         self.drive()
     }

@@ -57,6 +57,7 @@ impl Connection {
         self.offer = None;
         self.stats.bytes_sent += u64::from(read);
         self.stats.bytes_offered += u64::from(read);
+        self.stats.offers_read += u64::from(read > 0);
         Some(read)
     }
 
@@ -88,6 +89,7 @@ impl Connection {
         let bytes = self.source.take_fetched()?;
         self.stats.bytes_received += u64::from(bytes);
         self.stats.bytes_fetched += u64::from(bytes);
+        self.stats.fetches += u64::from(bytes > 0);
         Some(bytes)
     }
 

@@ -18,12 +18,16 @@ pub struct Stats {
     pub bytes_sent: u64,
     /// Of these, bytes that the peer has read from the program's buffer (zero copy).
     pub bytes_offered: u64,
+    /// Offers of which the peer has read bytes.
+    pub offers_read: u64,
     /// Messages and RDMA WRITEs received.
     pub messages_received: u64,
     /// Bytes of the stream received.
     pub bytes_received: u64,
     /// Of these, bytes that this side has read from the peer's buffer (zero copy).
     pub bytes_fetched: u64,
+    /// RDMA READs that have brought these.
+    pub fetches: u64,
 }
 
 /// Bytes of a side's buffers that hold data.

@@ -1,5 +1,7 @@
 //! The flow controls by hand: two machines, and a transport that the test moves.
 
+mod credits;
+
 use super::*;
 use ferriband_sdp_wire::{Advert, RKey};
 use std::collections::VecDeque;
