@@ -53,9 +53,9 @@ fn run(process: &'static Process) {
     loop {
         let deadline = collect(&process.served(), &mut polled);
         sleep(&polled, deadline);
-        let _no_fork = forks::keep_away();
+        let no_fork = forks::keep_away();
         process.served().serve(process, wake::now());
-        if process.opens_adapter() {
+        if no_fork.is_some() && process.opens_adapter() {
             process.served().serve(process, wake::now());
         }
     }
