@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -22,6 +23,15 @@ static void fail(int line, const char *what)
 {
 	fprintf(stderr, "%d: %s (%s)\n", line, what, strerror(errno));
 	exit(1);
+}
+
+/* A child that ends with its parent. */
+static pid_t forked(void)
+{
+	pid_t child = fork();
+	if (child == 0)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return child;
 }
 
 static struct sockaddr_in at(const char *ip, int port)
@@ -122,7 +132,7 @@ static pid_t server(int *port, void (*does)(int listener))
 {
 	int told[2];
 	CHECK(pipe(told) == 0);
-	pid_t child = fork();
+	pid_t child = forked();
 	CHECK(child >= 0);
 	if (child == 0) {
 		int listener = serve(port, 8);
@@ -199,7 +209,7 @@ enum { MUCH = 8 << 20 };
 static void both_ways_served(int listener)
 {
 	int number = taken(listener);
-	pid_t child = fork();
+	pid_t child = forked();
 	CHECK(child >= 0);
 	if (child == 0) {
 		/* only uses what was accepted */
@@ -216,7 +226,7 @@ static void much(void)
 	int port;
 	pid_t child = server(&port, both_ways_served);
 	int number = call(port);
-	pid_t sender = fork();
+	pid_t sender = forked();
 	CHECK(sender >= 0);
 	if (sender == 0) {
 		send_stream(number, MUCH, 6);
@@ -426,7 +436,7 @@ static void watched(void)
 	struct epoll_event event = { .events = EPOLLIN };
 	CHECK(epoll_ctl(queue, EPOLL_CTL_ADD, listener, &event) == 0);
 	CHECK(epoll_wait(queue, &event, 1, 20) == 0);
-	pid_t child = fork();
+	pid_t child = forked();
 	CHECK(child >= 0);
 	if (child == 0) {
 		int numbers[3];
@@ -486,7 +496,7 @@ static void full(void)
 static void ends(void)
 {
 	int port, listener = serve(&port, 8);
-	pid_t child = fork();
+	pid_t child = forked();
 	CHECK(child >= 0);
 	if (child == 0) {
 		send_stream(call(port), 1 << 20, 9);
@@ -504,7 +514,7 @@ static void children(void)
 	int port, listener = serve(&port, 8);
 	pid_t workers[2];
 	for (int at = 0; at < 2; at++) {
-		workers[at] = fork();
+		workers[at] = forked();
 		CHECK(workers[at] >= 0);
 		if (workers[at] == 0) {
 			for (int round = 0; round < 3; round++) {
@@ -517,7 +527,7 @@ static void children(void)
 			_exit(0);
 		}
 	}
-	pid_t client = fork();
+	pid_t client = forked();
 	CHECK(client >= 0);
 	if (client == 0) {
 		for (int round = 0; round < 6; round++) {
