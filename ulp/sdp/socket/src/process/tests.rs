@@ -462,6 +462,39 @@ fn a_child_does_not_take_away_what_its_parents_instance_was_told() {
 }
 
 #[test]
+fn an_error_that_is_kept_is_told_by_an_instance_to_which_a_stream_comes_later() {
+    let _alone = alone();
+    let (listener, address) = Number::listener();
+    let here = Number::connect(address);
+    let there = listener.accept();
+    let other = thread::spawn(move || there.echo());
+    here.until_carried();
+    process().only_by_kernel(here.0);
+    soon(|| here.phases() == Some([Phase::Done; 2]));
+    process().tell_again(here.0, libc::ECONNRESET);
+    let instance = ready::create(libc::EPOLL_CLOEXEC).expect("an instance");
+    let events = libc::EPOLLPRI as u32;
+    let event = ready::Event { events, data: 7 };
+    ready::ctl(instance, libc::EPOLL_CTL_ADD, here.0, Some(event)).expect("added");
+    let now = || {
+        let mut found = [ready::Event::default(); 4];
+        let (time, signals) = (Some(std::time::Duration::ZERO), None);
+        let patience = ready::Patience { time, signals };
+        let count = ready::wait(instance, &mut found, patience).expect("waited");
+        (count, found[0].events)
+    };
+    assert_eq!(now(), (1, libc::EPOLLERR as u32));
+    assert_eq!(process().take_error(here.0), Some(libc::ECONNRESET));
+    assert_eq!(now().0, 0);
+    process().close(instance);
+    // SAFETY: a number of this test's.
+    unsafe { rustix::io::close(instance) };
+    here.close();
+    other.join().expect("echoed");
+    listener.close();
+}
+
+#[test]
 fn an_error_behind_bytes_that_were_sent_is_told_by_the_next_call() {
     let _alone = alone();
     let (listener, address) = Number::listener();

@@ -222,7 +222,9 @@ fn want_room(call: Call<'_, '_>) {
     full::watch(call.link());
 }
 
-/// The kernel alone carries both ways, for good.
+/// The kernel alone carries both ways, for good, and knows all that is to be told: of an error that
+/// this library has had from it, it tells no more.
 pub(super) fn is_left(call: Call<'_, '_>) -> bool {
-    Reader(&call).is_left() && Writer(&call).phase() == Phase::Done
+    let writer = Writer(&call);
+    Reader(&call).is_left() && writer.phase() == Phase::Done && !writer.has_error()
 }
