@@ -27,6 +27,9 @@ pub struct Messages {
     pub least: Option<u64>,
 }
 
+/// For so long a call that waits keeps its core.
+const ALONE: Duration = Duration::from_millis(1);
+
 /// What a process is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 enum Ask {
@@ -130,7 +133,8 @@ fn connect(
     Ok(stream)
 }
 
-/// Waits by looking again, and lets the other process have the core.
+/// Waits by looking again, and lets others have the core when that takes longer than any of the
+/// waits that are compared.
 fn waiting() -> impl FnMut(&mut Stream) -> Result<Wait, Error> {
     let mut begun = None;
     let mut looks = 0_u64;
@@ -138,12 +142,13 @@ fn waiting() -> impl FnMut(&mut Stream) -> Result<Wait, Error> {
         looks += 1;
         if stream.progress()? > 0 {
             begun = None;
-            return Ok(Wait::Longer);
-        }
-        if looks.is_multiple_of(64) {
-            std::thread::yield_now();
-            if begun.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        } else if looks.is_multiple_of(16) {
+            let waited = begun.get_or_insert_with(Instant::now).elapsed();
+            if waited > PATIENCE {
                 return Err(ferriband_sdp_proto::connection::Over::Lost.into());
+            }
+            if waited > ALONE {
+                std::thread::yield_now();
             }
         }
         Ok(Wait::Longer)
