@@ -86,7 +86,7 @@ pub(crate) struct Vain {
 
 thread_local! {
     static LEARNERS: [Cell<Learner>; 2] = const { [const { Cell::new(Learner::new()) }; 2] };
-    /// When the thread's last wait ended, whatever it was for.
+    /// When the thread's last wait ended, whatever it was for. 0: that is not known.
     static WOKE: Cell<u64> = const { Cell::new(0) };
     /// Calls since then that have moved bytes.
     static MOVED: Cell<u32> = const { Cell::new(0) };
@@ -96,6 +96,13 @@ thread_local! {
 #[inline]
 pub(crate) fn moved() {
     let _ = MOVED.try_with(|moved| moved.set(moved.get().wrapping_add(1)));
+}
+
+/// A call of the thread's that may have waited in the kernel has ended: how long the thread was away
+/// is not known.
+#[inline]
+pub(crate) fn by_kernel() {
+    let _ = WOKE.try_with(|woke| woke.set(0));
 }
 
 /// The thread's wait has ended.
@@ -230,7 +237,7 @@ struct Learner {
     /// How long the last rest was, and when it ends.
     rest: u64,
     until: u64,
-    /// When the last wait ended; 0: there was none.
+    /// When the last wait ended; 0: there was none, or that is not known.
     woke: u64,
 }
 

@@ -44,7 +44,7 @@ use crate::numbers::{Kind, once};
 use crate::own::Event;
 use crate::pages::{self, Pages, Seen};
 use crate::table::{Pin, Table};
-use crate::{arena, diag, tunnel};
+use crate::{arena, diag, spin, tunnel};
 use lock::{Guard, Lock};
 use rustix::io::Errno;
 use service::Service;
@@ -144,6 +144,7 @@ impl Process {
 
     /// After connect(2) that has succeeded, or goes on by itself.
     pub fn connected(&'static self, number: i32) {
+        spin::by_kernel();
         if let Some(pin) = self.pin(number) {
             if set::hosts().is_some()
                 && let Some(stamp) = tunnel::stamp(socket(number))
@@ -191,6 +192,7 @@ impl Process {
 
     /// After accept(2) at `listener`.
     pub fn accepted(&'static self, listener: i32, number: i32) {
+        spin::by_kernel();
         let is_unknown = self.table.numbers().look(listener) == Kind::Unknown;
         if is_unknown && !self.finds_listener(listener) {
             return self.other(number);

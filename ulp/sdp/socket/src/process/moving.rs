@@ -15,6 +15,7 @@ use crate::link::{Call, Link};
 use crate::meet::report::Cause;
 use crate::parts::{ahead, behind, length};
 use crate::segment::RING_BYTES;
+use crate::spin;
 use crate::table::{Open, Pin};
 use crate::tcp;
 use ferriband_host::wake::{self, Wait};
@@ -151,6 +152,7 @@ impl Ticket {
     /// is to have in the place of the answer.
     #[inline]
     pub fn end(self, answer: isize) -> Option<i32> {
+        spin::by_kernel();
         let pin = self.process.table.take_up(self.open);
         pin.record()
             .word(self.counted)

@@ -255,3 +255,12 @@ fn what_is_set_is_obeyed() {
     assert_eq!(look(For::Room, None, || true).map(|_| ()), None);
     set(Spin::Auto);
 }
+
+#[test]
+fn who_waited_in_the_kernel_was_not_away_at_work() {
+    let mut learner = Learner::new();
+    learner.waited(0, 50_000);
+    let later = 50_000 + 3 * AWAY_AT_WORK;
+    assert_eq!(Learner { woke: 0, ..learner }.time(later, 0), FIRST);
+    assert_eq!(learner.time(later, 0), 0);
+}
