@@ -105,6 +105,15 @@ pub(crate) fn by_kernel() {
     let _ = WOKE.try_with(|woke| woke.set(0));
 }
 
+/// Whether the thread rests from looking: it has no core of its own, or its peers have none.
+pub(crate) fn rests() -> bool {
+    let rests = |learners: &[Cell<Learner>; 2]| {
+        let until = learners.iter().map(|learner| learner.get().until).max();
+        until.is_some_and(|until| until != 0 && now() < until)
+    };
+    SPIN.load(Ordering::Relaxed) == Spin::Auto as u8 && LEARNERS.try_with(rests).unwrap_or_default()
+}
+
 /// The thread's wait has ended.
 fn woke(now: u64) {
     WOKE.set(now);

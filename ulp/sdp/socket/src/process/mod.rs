@@ -278,7 +278,7 @@ impl Process {
     /// The connection is worth it: the service of the connected side asks the peer.
     #[cold]
     fn worth(&'static self, pin: &Pin<'_>) {
-        if state::stays(pin) {
+        if state::stays(pin) || spin::rests() && pin.traffic().is_put_off_where_crowded() {
             return;
         }
         if pin.traffic().counts() {

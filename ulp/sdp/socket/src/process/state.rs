@@ -30,6 +30,10 @@ pub(super) const INHERITED: u32 = 1 << 10;
 pub(super) const COUNTED: u32 = 1 << 8;
 /// TCP asks after its silent peer, which the program has not wanted.
 pub(super) const KEPT_ALIVE: u32 = 1 << 11;
+/// How often a connection is as good as put off whose thread has no core of its own: it is worth it
+/// after 16 times as much as otherwise. To take it over costs as much as some ten exchanges by TCP,
+/// which is missing where cores are.
+const CROWDED: u32 = 4;
 /// The bits above these say which process has looked at it.
 const EPOCH: u32 = 12;
 
@@ -85,6 +89,8 @@ pub(super) trait State {
     fn sent(&self, bytes: u64) -> bool;
     /// It may be asked for again, later than this time.
     fn put_off(&self);
+    /// Whether it is not worth it yet where threads have no cores of their own; it is put off then.
+    fn is_put_off_where_crowded(&self) -> bool;
 }
 
 impl State for Traffic {
@@ -188,6 +194,16 @@ impl State for Traffic {
         self.put_off.store(times + 1, Ordering::Relaxed);
         self.take(ASKED);
     }
+
+    fn is_put_off_where_crowded(&self) -> bool {
+        let is_new = self.put_off.load(Ordering::Relaxed) == 0;
+        // who asks for the first exchange wants each connection
+        let puts_off = is_new && self.is(CONNECTED) && !self.is(ASKED) && set::exchanges() > 1;
+        if puts_off {
+            self.put_off.store(CROWDED, Ordering::Relaxed);
+        }
+        puts_off
+    }
 }
 
 #[cfg(test)]
@@ -215,6 +231,20 @@ mod tests {
         assert!(!traffic.sent(10));
         assert!(!traffic.received(10));
         assert!(traffic.sent(10));
+    }
+
+    #[test]
+    fn where_cores_are_missing_a_new_connection_is_put_off_once() {
+        let traffic = Traffic::default();
+        traffic.begin(CONNECTED);
+        assert!(traffic.is_put_off_where_crowded());
+        assert!(!traffic.is_put_off_where_crowded());
+        assert!(!traffic.sent(set::bytes()), "16 times as many bytes");
+        for _ in 0..32 {
+            assert!(!traffic.sent(1));
+            assert!(!traffic.received(1));
+        }
+        assert!(traffic.sent(1), "the 33rd exchange");
     }
 
     #[test]
