@@ -22,14 +22,14 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Nanoseconds of the first look, and of the longest.
+/// Nanoseconds of the first look, and of the longest: as long as a peer takes to wake up and answer.
 const FIRST: u64 = 5_000;
-const LONGEST: u64 = 50_000;
+const LONGEST: u64 = 100_000;
 /// A wait that took no longer may have been for a peer that slept as well: had both looked, it would
 /// have taken a part of that.
 const SOON: u64 = 150_000;
 /// What a sleep that is spared is worth.
-const WORTH: u64 = 20_000;
+const WORTH: u64 = 40_000;
 /// Looks after which it is judged whether they pay.
 const WINDOW: u32 = 16;
 /// Whoever has not run for so long was away: interrupts are shorter, another thread's turn is not.
@@ -39,9 +39,10 @@ const AWAY: u64 = 100_000;
 const AWAY_AT_WORK: u64 = 1_000_000;
 /// What a call between two waits that moves bytes may take.
 const CALL: u64 = 20_000;
-/// Rests.
+/// Rests. Where both sides rest one's looks find nothing before the other's begin again: longer rests
+/// would seldom end together.
 const SHORTEST_REST: u64 = 10_000_000;
-const LONGEST_REST: u64 = 1_000_000_000;
+const LONGEST_REST: u64 = 50_000_000;
 /// It went well for long if that was so many times the last rest.
 const WELL: u64 = 10;
 /// A look where looking is set to `always`. Whoever waits longer sleeps, also there: signals end
