@@ -39,10 +39,11 @@ const AWAY: u64 = 100_000;
 const AWAY_AT_WORK: u64 = 1_000_000;
 /// What a call between two waits that moves bytes may take.
 const CALL: u64 = 20_000;
-/// Rests. Where both sides rest one's looks find nothing before the other's begin again: longer rests
-/// would seldom end together.
+/// Rests. They are short where looks do not pay: while both sides rest one's looks find nothing
+/// before the other's begin again, and longer rests would seldom end together.
 const SHORTEST_REST: u64 = 10_000_000;
-const LONGEST_REST: u64 = 50_000_000;
+const LONGEST_REST: u64 = 1_000_000_000;
+const LONGEST_VAIN: u64 = 50_000_000;
 /// It went well for long if that was so many times the last rest.
 const WELL: u64 = 10;
 /// A look where looking is set to `always`. Whoever waits longer sleeps, also there: signals end
@@ -269,7 +270,7 @@ impl Learner {
     fn time(&mut self, now: u64, moved: u32) -> u64 {
         let work = AWAY_AT_WORK + u64::from(moved) * CALL;
         if self.woke != 0 && now.saturating_sub(self.woke) > work {
-            self.rests(now);
+            self.rests(now, LONGEST_REST);
         }
         if now < self.until { 0 } else { self.limit }
     }
@@ -281,8 +282,10 @@ impl Learner {
         self.took += look.time;
         self.found += u32::from(look.found);
         let pays = self.took <= u64::from(self.found) * WORTH;
-        if look.was_away || self.looks == WINDOW && !pays {
-            self.rests(look.now);
+        if look.was_away {
+            self.rests(look.now, LONGEST_REST);
+        } else if self.looks == WINDOW && !pays {
+            self.rests(look.now, LONGEST_VAIN);
         } else if self.looks == WINDOW {
             (self.looks, self.took, self.found) = (0, 0, 0);
         }
@@ -298,10 +301,11 @@ impl Learner {
         };
     }
 
-    fn rests(&mut self, now: u64) {
+    /// It rests, for `longest` at most if it has not rested longer before.
+    fn rests(&mut self, now: u64, longest: u64) {
         let well = now.saturating_sub(self.until);
         let rest = match well < WELL * self.rest {
-            true => self.rest * 2,
+            true => (self.rest * 2).min(longest.max(self.rest)),
             false => self.rest / 2,
         };
         *self = Self {
