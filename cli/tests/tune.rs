@@ -26,18 +26,24 @@ fn scratch(name: &str) -> PathBuf {
     directory
 }
 
-#[test]
-fn both_ways_are_measured_with_each_flow_control_and_what_follows_is_kept() {
-    let config = scratch("kept");
-    let few = [
+/// One round from 64 KiB on.
+fn measures(longest: &str) -> [&str; 7] {
+    let shortest = "65536";
+    [
         "sdp",
         "--rounds",
         "1",
         "--shortest",
-        "65536",
+        shortest,
         "--longest",
-        "131072",
-    ];
+        longest,
+    ]
+}
+
+#[test]
+fn both_ways_are_measured_with_each_flow_control_and_what_follows_is_kept() {
+    let config = scratch("kept");
+    let few = measures("131072");
     let output = run(&[&few[..], &["--json"]].concat(), &config);
     let errors = String::from_utf8_lossy(&output.stderr);
     let report: serde_json::Value =
@@ -78,15 +84,7 @@ fn a_file_that_means_nothing_is_left_as_it_is() {
     let file = config.join("lengths");
     fs::write(&file, "rubbish\n").expect("writable");
     let file = file.to_str().expect("UTF-8");
-    let one = [
-        "sdp",
-        "--rounds",
-        "1",
-        "--shortest",
-        "65536",
-        "--longest",
-        "65536",
-    ];
+    let one = measures("65536");
     let output = run(&[&one[..], &["--write", file]].concat(), &config);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("line 1"));

@@ -85,7 +85,7 @@ pub enum SocketTraffic {
     Connections,
     /// Many connections are made and kept, with some exchanges on each.
     Many,
-    /// The same; what they cost while nothing moves is measured.
+    /// Many connections are made and kept, and what they cost while nothing moves is measured.
     Idle,
     /// One process asks a server of lines, and sleeps until the answer has come.
     Requests,

@@ -11,10 +11,10 @@ pub enum TuneCommand {
     ///
     /// Two processes send messages by queue pairs of ferri0, with each flow control, by copies and
     /// by zero copy (SrcAvail, RDMA READ) in turn; the program's memory is registered for each
-    /// message. For each flow control the shortest length is found at which zero copy is 5 % faster,
-    /// if it is as much slower at no longer one. It is kept for the adapter, for the setting
-    /// zero_copy = auto. The machine should be as busy as it will be: where processes wait for
-    /// cores zero copy takes much longer.
+    /// message. For each flow control the shortest length is found at which zero copy is 5 %
+    /// faster, if it is as much slower at no longer one. It is kept for the adapter, for the
+    /// setting zero_copy = auto. The machine should be as busy as it will be: where processes wait
+    /// for cores zero copy takes much longer.
     #[command(
         after_help = "Examples:\n  ferriband tune sdp\n  ferriband tune sdp --wire packets --rounds 9\n  ferriband tune sdp --write - --json\n\n\
         Exit status: 0 measured, 1 failed, 2 wrong usage."

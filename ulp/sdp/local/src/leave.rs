@@ -5,8 +5,8 @@
 //!
 //! A program without this library that has the socket reads what W copies as soon as W has gone
 //! back. So before it may, this side reads nothing more of the ring: W copies from exactly there,
-//! and the kernel's socket has the rest of the stream in order, whoever reads it. Only if W has died
-//! without a copy, or in the middle of it, the ring has what the kernel has not.
+//! and the kernel's socket has the rest of the stream in order, whoever reads it. Only if W has
+//! died without a copy, or in the middle of it, the ring has what the kernel has not.
 
 use crate::error::{self, EAGAIN};
 use crate::memory::{Errno, Kernel, Own, Shared, Word};
@@ -81,9 +81,9 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    /// After [`Reader::give_up`]: others receive from the kernel, also if W has not gone back. If the
-    /// phase is [`Phase::Sdp`] afterwards, W will copy for them all that this side has not read. In
-    /// [`Phase::Back`] it may copy some that was read as well, until give_up is true.
+    /// After [`Reader::give_up`]: others receive from the kernel, also if W has not gone back. If
+    /// the phase is [`Phase::Sdp`] afterwards, W will copy for them all that this side has not
+    /// read. In [`Phase::Back`] it may copy some that was read as well, until give_up is true.
     pub fn hand_on(&self) {
         let _held = self.lock();
         // the kernel's alone already, if it is open
@@ -92,9 +92,10 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
-    /// Whether nothing that was read here comes by TCP from here on: a peer that goes back sees what
-    /// was read, or its copy of that was passed over. False while W is in the middle of it, or its
-    /// copy is to come: as [`Reader::give_up`], which a peer that has not begun is not asked to.
+    /// Whether nothing that was read here comes by TCP from here on: a peer that goes back sees
+    /// what was read, or its copy of that was passed over. False while W is in the middle of it, or
+    /// its copy is to come: as [`Reader::give_up`], which a peer that has not begun is not asked
+    /// to.
     pub fn is_past_copy(&self) -> bool {
         let is_sdp = || self.phase() == Phase::Sdp;
         // the lock's release fences: a peer that goes back from here on sees what was read

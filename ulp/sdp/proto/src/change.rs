@@ -162,9 +162,9 @@ impl Place {
         }
     }
 
-    /// As [`Place::next`], where others take bytes from the kernel's socket as well, whom R does not
-    /// see: they may take what W copies as soon as it goes back, so R takes none from SDP. `from_tcp`
-    /// is what the kernel says was taken.
+    /// As [`Place::next`], where others take bytes from the kernel's socket as well, whom R does
+    /// not see: they may take what W copies as soon as it goes back, so R takes none from SDP.
+    /// `from_tcp` is what the kernel says was taken.
     ///
     /// # Errors
     /// As [`Place::next`].

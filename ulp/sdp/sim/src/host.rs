@@ -98,9 +98,9 @@ impl Host<'_> {
 
     /// The thread may lose its core: between a look that has found nothing and the want, or between
     /// the want and the sleep.
-    fn doze(&self) {
-        if self.dozes > 0 && self.chance(self.dozes) && self.locked_step() {
-            let until = self.clock.get() + self.below(LONGEST_DOZE);
+    fn preempt(&self) {
+        if self.preemptions > 0 && self.chance(self.preemptions) && self.locked_step() {
+            let until = self.clock.get() + self.below(LONGEST_PREEMPTION);
             self.fates[self.me].stalled_until.set(until);
             self.yielder.suspend(());
         }
@@ -386,7 +386,7 @@ impl Memory for Host<'_> {
 
     fn set(&self, word: Word, bits: u64) -> u64 {
         if matches!(word, Word::Shared(_, Shared::WantRoom | Shared::WantBytes)) {
-            self.doze();
+            self.preempt();
         }
         self.change(place(self.side, word), |is| Some(is | bits))
     }
@@ -528,7 +528,7 @@ impl Kernel for Host<'_> {
 
     fn sleep(&self, word: Word, value: u64, bounded: bool) -> bool {
         let at = place(self.side, word);
-        self.doze();
+        self.preempt();
         if !self.locked_step() || self.memory.borrow().word(at) as u32 != value as u32 {
             return true;
         }
@@ -582,7 +582,7 @@ impl Kernel for Host<'_> {
 }
 
 /// Steps for which a thread has lost its core at most.
-const LONGEST_DOZE: u64 = 1_000;
+const LONGEST_PREEMPTION: u64 = 1_000;
 
 /// Whether a fiber is one of a program's threads that has not ended.
 pub(crate) fn is_running(world: &World, fiber: usize) -> bool {

@@ -87,7 +87,7 @@ pub(crate) struct Plan {
     /// The longest of these, in steps.
     pub longest_rest: u64,
     /// Of a hundred wants and sleeps, those before which a thread loses its core.
-    pub dozes: u64,
+    pub preemptions: u64,
     /// Of a hundred turns, those in which a thread waits for a core for a while.
     pub stalls: u64,
     /// Of a hundred turns.
@@ -119,7 +119,7 @@ impl Plan {
             exit: None,
             rests: 10,
             longest_rest: rng.pick(&[300, 300, 1_500]),
-            dozes: 0,
+            preemptions: 0,
             stalls: rng.pick(&[0, 0, 2]),
             stops: rng.pick(&[0, 0, 1]),
             longest_turn: rng.pick(&[1, 2, 4, 12, 50]),
@@ -221,8 +221,8 @@ impl Plan {
     /// while another takes what came and says the same.
     fn crowd(&mut self, rng: &mut Rng) {
         self.rests = 25;
-        (self.stalls, self.dozes) = rng.pick(&[(14, 0), (14, 0), (14, 0), (0, 40)]);
-        if self.dozes > 0 {
+        (self.stalls, self.preemptions) = rng.pick(&[(14, 0), (14, 0), (14, 0), (0, 40)]);
+        if self.preemptions > 0 {
             // longer than a thread is without its core
             self.longest_rest = 3_000;
         }

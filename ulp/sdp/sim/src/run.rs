@@ -120,7 +120,7 @@ impl Run {
             agreed_at: plan.agreed_at,
             rests: plan.rests,
             longest_rest: plan.longest_rest,
-            dozes: plan.dozes,
+            preemptions: plan.preemptions,
             kill: Cell::new(plan.kill),
             kill_behind: Cell::new(plan.kill_behind),
             clock: Cell::new(0),

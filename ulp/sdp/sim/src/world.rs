@@ -112,7 +112,7 @@ pub(crate) struct World {
     /// The longest of these, in steps.
     pub longest_rest: u64,
     /// Of a hundred wants and sleeps, those before which a thread loses its core.
-    pub dozes: u64,
+    pub preemptions: u64,
     /// Which process is killed at which step.
     pub kill: Cell<Option<(usize, u64)>>,
     /// Which process is killed, after how many locked instructions more, and how many steps then.

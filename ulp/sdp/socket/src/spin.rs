@@ -22,11 +22,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Nanoseconds of the first look, and of the longest: as long as a peer takes to wake up and answer.
+/// Nanoseconds of the first look, and of the longest: as long as a peer takes to wake up and
+/// answer.
 const FIRST: u64 = 5_000;
 const LONGEST: u64 = 100_000;
-/// A wait that took no longer may have been for a peer that slept as well: had both looked, it would
-/// have taken a part of that.
+/// A wait that took no longer may have been for a peer that slept as well: had both looked, it
+/// would have taken a part of that.
 const SOON: u64 = 150_000;
 /// What a sleep that is spared is worth.
 const WORTH: u64 = 40_000;
@@ -100,8 +101,8 @@ pub(crate) fn moved() {
     let _ = MOVED.try_with(|moved| moved.set(moved.get().wrapping_add(1)));
 }
 
-/// A call of the thread's that may have waited in the kernel has ended: how long the thread was away
-/// is not known.
+/// A call of the thread's that may have waited in the kernel has ended: how long the thread was
+/// away is not known.
 #[inline]
 pub(crate) fn by_kernel() {
     let _ = WOKE.try_with(|woke| woke.set(0));

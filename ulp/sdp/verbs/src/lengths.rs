@@ -7,7 +7,7 @@
 //!
 //! | field | |
 //! |---|---|
-//! | adapter | its vendor and part, `0x02fe77:17986`: the same on each host and for each of its wires |
+//! | adapter | vendor and part, `0x02fe77:17986`: the same on each host and for each of its wires |
 //! | flow control | its name |
 //! | bytes | the least length, or `never` |
 

@@ -1,5 +1,6 @@
-/* A peer writes any bytes into the memory that it shares with the server, while both use their connection. The server's calls on that connection may answer what they
- * like, but each ends in time; its connection to another peer loses nothing. */
+/* A peer writes any bytes into the memory that it shares with the server, while both use their
+ * connection. The server's calls on that connection may answer what they like, but each ends in
+ * time; its connection to another peer loses nothing. */
 #include "pair.h"
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -100,7 +101,8 @@ static void *scribble(void *unused)
         if (draw(&state) % 4 == 0)
             value = segments[which].words[at / 8] + draw(&state) % 9 - 4;
         segments[which].words[at / 8] = value;
-        /* A word that is wrong ends the connection at once, most of the time: some peers write few. */
+        /* A word that is wrong ends the connection at once, most of the time: some peers write
+         * few. */
         if (pause_us > 100 || draw(&state) % 64 == 0)
             usleep((useconds_t)pause_us);
     }

@@ -283,7 +283,10 @@ impl Service {
     }
 
     fn begin_join(&mut self, purpose: Purpose) {
-        let until = wake::now() + JOIN;
+        self.try_join(purpose, wake::now() + JOIN);
+    }
+
+    fn try_join(&mut self, purpose: Purpose, until: Duration) {
         if let Some((end, id)) = self.dial(&purpose) {
             let join = Join {
                 end,
@@ -447,17 +450,8 @@ impl Service {
             Purpose::Connect(socket, ..) if until <= now => socket.set(State::Gone),
             // a program that was told may ask anew, which this one must not answer
             Purpose::Refuse(socket) if until <= now || !socket.has_error() => {}
-            purpose => {
-                // a program that has given up is found by its port
-                if let Some((end, id)) = self.dial(&purpose) {
-                    let join = Join {
-                        end,
-                        purpose,
-                        until,
-                    };
-                    self.joins.insert(id, join);
-                }
-            }
+            // a program that has given up is found by its port
+            purpose => self.try_join(purpose, until),
         }
     }
 

@@ -59,8 +59,8 @@ impl Service {
         }
     }
 
-    /// Asks whoever holds the other end: by queue pairs if the user wants it so on one host, else in
-    /// this network namespace, by the directory, and by queue pairs, as far as they are set.
+    /// Asks whoever holds the other end: by queue pairs if the user wants it so on one host, else
+    /// in this network namespace, by the directory, and by queue pairs, as far as they are set.
     fn ask_peer(&mut self, pin: &Pin<'_>, number: i32, now: Duration) -> Result<(), No> {
         let because = |cause| report::note(pin, Why::Cause(cause), None);
         if self.client.is_none() {

@@ -122,7 +122,8 @@ fn set_keep_alive(number: i32, is_on: bool, idle_seconds: i32) {
 }
 
 /// TCP carries nothing while queue pairs carry a connection, and whoever counts connections on the
-/// way would forget it: it asks after the peer each minute, unless the program has set what it does.
+/// way would forget it: it asks after the peer each minute, unless the program has set what it
+/// does.
 pub(super) fn keep_alive(pin: &Pin<'_>, number: i32) {
     let is_wanted = option(number, libc::SOL_SOCKET, libc::SO_KEEPALIVE) != 0;
     let idle = option(number, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE);

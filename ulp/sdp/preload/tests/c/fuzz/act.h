@@ -538,7 +538,8 @@ static void do_wait(const struct step *step, struct table *table, int actor, str
             shared->edges++;
             got->more[slot] = mine->expected.more[slot];
         }
-    /* the news of an end comes by itself: of what is disabled after one report it may come with the next, as between two hosts */
+    /* the news of an end comes by itself: of what is disabled after one report it may come with
+     * the next, as between two hosts */
     for (int slot = 0; slot < SLOTS && expects(); slot++)
         if (registered[slot] & EPOLLONESHOT && got->more[slot] != 0 && (mine->expected.more[slot] & ~got->more[slot] & ~(EPOLLRDHUP | EPOLLHUP | EPOLLERR)) == 0)
             got->more[slot] |= mine->expected.more[slot];

@@ -1,12 +1,15 @@
-/* Random sequences of calls on a connection, by TCP alone and with a library preloaded, one call at a time: what the calls answer is the same, but for what
- * TCP leaves open (see act.h). A sequence that differs is made shorter, and printed with the command that carries it out again. One that does not differ each
- * time is TCP's with its own timing, or a race of ours that is to be looked at: it is printed, and counts only if bytes are wrong.
+/* Random sequences of calls on a connection, by TCP alone and with a library preloaded, one call at
+ * a time: what the calls answer is the same, but for what TCP leaves open (see act.h). A sequence
+ * that differs is made shorter, and printed with the command that carries it out again. One that
+ * does not differ each time is TCP's with its own timing, or a race of ours that is to be looked
+ * at: it is printed, and counts only if bytes are wrong.
  *
  *   fuzz drive LIBRARY FROM COUNT    sequences of the seeds FROM to FROM + COUNT - 1
  *   fuzz steps LIBRARY MODE STEPS    one sequence, printed step by step
  *
- * FUZZ_READER names the static program; FUZZ_WITHOUT what is left out (bits, see plan.h); FUZZ_MOST how many differences end it; with FUZZ_WHOLE sequences
- * are not made shorter, and one that differs once counts. Exit status: 0 all is the same, 1 something differs. */
+ * FUZZ_READER names the static program; FUZZ_WITHOUT what is left out (bits, see plan.h); FUZZ_MOST
+ * how many differences end it; with FUZZ_WHOLE sequences are not made shorter, and one that differs
+ * once counts. Exit status: 0 all is the same, 1 something differs. */
 #include "plan.h"
 #include "world.h"
 
@@ -109,8 +112,9 @@ static int record(struct batch *batch, struct trace *trace)
     return close_connection() ? SAME : REJECTED;
 }
 
-/* Whether bytes are doubled, lost or others, or the stream ends before all of them. However seldom that is, it is no race of TCP's, which is asked twice
- * before (is_timing). Bytes that have not come by now do not come: their receivers have waited for them (BYTES_PATIENCE). */
+/* Whether bytes are doubled, lost or others, or the stream ends before all of them. However
+ * seldom that is, it is no race of TCP's, which is asked twice before (is_timing). Bytes that
+ * have not come by now do not come: their receivers have waited for them (BYTES_PATIENCE). */
 static bool is_wrong(const struct step *step, const struct result *wanted, const struct result *got)
 {
     switch (step->op) {

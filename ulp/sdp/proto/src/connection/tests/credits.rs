@@ -160,8 +160,8 @@ fn search(first: Nodes) -> (usize, usize) {
     (known.len(), none)
 }
 
-/// Each offers, fetches, takes its own offer back and refuses the rest, and neither has looked since
-/// the offers came.
+/// Each offers, fetches, takes its own offer back and refuses the rest, and neither has looked
+/// since the offers came.
 #[test]
 fn answers_that_cross_with_the_last_credits_leave_one_to_tell_of_receives() {
     for flow in [Flow::Credit, Flow::Ring { receives: 4 }] {
