@@ -1,0 +1,31 @@
+//! Put and get by the second driver of papers/002, without input and output.
+//!
+//! Owns: the machine of one side of a connection ([`Connection`]): protocol messages, requests,
+//! credits, which RDMA is due; what it asks of a process's memory ([`Memory`]) and of its transport
+//! ([`Wire`]); the paper's memory, which is found by tags ([`tags`]). Must not know: verbs,
+//! Portals, threads, time.
+//!
+//! docs/design/putget.md says why it is so.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod connection;
+mod credits;
+mod memory;
+mod message;
+mod requests;
+mod serving;
+mod stats;
+pub mod tags;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use connection::{BadConfig, Config, Connection, NotStarted, Start, Started, Violation};
+pub use credits::LEAST_RECEIVES;
+pub use memory::{Answer, Asked, Granted, Memory, Status};
+pub use message::{ADDRESS_BYTES, BadMessage, Flags, HEADER_BYTES, Header, Kind, Message};
+pub use message::{SEGMENT_BYTES, Segment};
+pub use stats::{Requests, Stats};
+pub use wire::{Job, NotBegun, Wire};
