@@ -2,7 +2,8 @@
 //! share, wake-ups, and copies from one process to another.
 //!
 //! Owns: sealed shared memory ([`Segment`], [`Reader`]), wake-ups ([`wake`]: eventfds, futexes),
-//! copies in memory ([`copy`]) and between address spaces ([`cma`]). Must not know: which protocol
+//! copies in memory ([`copy`]) and between address spaces ([`cma`]), threads that take no signals
+//! ([`signals`]). Must not know: which protocol
 //! uses it, what lies where in a segment, who the processes are and how they came by one another's
 //! descriptors and process ids.
 //!
@@ -14,6 +15,7 @@
 pub mod cma;
 pub mod copy;
 pub mod segment;
+pub mod signals;
 pub mod wake;
 
 pub use segment::{MapError, OutOfRange, Reader, Segment};

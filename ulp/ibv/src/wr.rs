@@ -102,6 +102,21 @@ impl<'a> Element<'a> {
         Element::of(addr, length, key)
     }
 
+    /// A part of it: `length` bytes from `at` on. None if it has not so many.
+    #[inline]
+    pub fn part(&self, at: u32, length: u32) -> Option<Element<'a>> {
+        let end = at.checked_add(length)?;
+        let inside = end <= self.c.length;
+        inside.then_some(Element {
+            c: sys::ibv_sge {
+                addr: self.c.addr + u64::from(at),
+                length,
+                lkey: self.c.lkey,
+            },
+            borrowed: PhantomData,
+        })
+    }
+
     /// Length in bytes.
     #[inline]
     pub fn byte_len(&self) -> u32 {

@@ -97,7 +97,7 @@ impl Watch {
             ranges: (0..RANGES).map(|_| Range::default()).collect(),
         });
         let theirs = Arc::clone(&shared);
-        let listener = without_signals(|| {
+        let listener = ferriband_host::signals::without(|| {
             std::thread::Builder::new()
                 .name("ferriband-mem".to_owned())
                 .stack_size(STACK)
@@ -289,18 +289,4 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: the caller has just got it, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Does something while no signal is taken by this thread: one that it starts takes none, ever.
-fn without_signals<T>(act: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals that the calls fill.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let done = act();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        done
-    }
 }

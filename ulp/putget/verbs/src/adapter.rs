@@ -1,0 +1,114 @@
+//! An open adapter with what all connections on it share: a domain, a channel, completion queues
+//! and buffers for messages.
+//!
+//! Owns: these. Must not know: connections.
+
+use crate::Error;
+use ferriband_ibv::{Access, CompChannel, Context, Cq, Element, Mr, Pd, Region};
+use std::sync::Arc;
+
+/// Connections whose completions share two queues.
+pub(crate) const GROUP: u32 = 64;
+/// Buffers for messages that are made at a time.
+const CHUNK: usize = 64;
+
+/// Completion queues of up to [`GROUP`] connections: those of received messages and of RDMA. Of
+/// sent messages each connection has its own.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub received: Arc<Cq>,
+    pub rdma: Arc<Cq>,
+    pub links: u32,
+}
+
+/// An open adapter.
+pub(crate) struct Adapter {
+    pub context: Arc<Context>,
+    pub pd: Arc<Pd>,
+    pub channel: Arc<CompChannel>,
+    pub groups: Vec<Group>,
+    pub buffers: Buffers,
+}
+
+impl Adapter {
+    pub fn open(context: &Arc<Context>, message_bytes: u32) -> Result<Adapter, Error> {
+        let channel = CompChannel::create(context)?;
+        channel.set_nonblocking()?;
+        let pd = Pd::alloc(context)?;
+        Ok(Adapter {
+            context: Arc::clone(context),
+            channel,
+            groups: Vec::new(),
+            buffers: Buffers::new(&pd, message_bytes as usize),
+            pd,
+        })
+    }
+
+    /// Room for one more connection; in which group.
+    pub fn room(&mut self, receives: u32, rdma: u32) -> Result<usize, Error> {
+        let with_room = self.groups.iter().position(|group| group.links < GROUP);
+        let group = match with_room {
+            Some(group) => group,
+            None => {
+                let (context, on) = (&self.context, Some(&self.channel));
+                self.groups.push(Group {
+                    received: Cq::create(context, GROUP * receives, on, NO_LINK)?,
+                    rdma: Cq::create(context, GROUP * rdma, on, NO_LINK)?,
+                    links: 0,
+                });
+                self.groups.len() - 1
+            }
+        };
+        self.groups[group].links += 1;
+        Ok(group)
+    }
+}
+
+/// Tag of completion queues that are no connection's own.
+pub(crate) const NO_LINK: u64 = u64::MAX;
+
+/// Buffers for messages that do not go inline. As many are made as are ever under way at a time.
+pub(crate) struct Buffers {
+    pd: Arc<Pd>,
+    bytes: usize,
+    chunks: Vec<Arc<Mr>>,
+    free: Vec<usize>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Buffer(usize);
+
+impl Buffers {
+    fn new(pd: &Arc<Pd>, bytes: usize) -> Buffers {
+        Buffers {
+            pd: Arc::clone(pd),
+            bytes,
+            chunks: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Copies a message into a free buffer.
+    pub fn fill(&mut self, message: &[u8]) -> Result<(Buffer, Element<'static>), Error> {
+        if self.free.is_empty() {
+            let region = Region::create(c"ferriband-putget", self.bytes * CHUNK)?;
+            let mr = Mr::register(&self.pd, &region, Access::empty())?;
+            let first = self.chunks.len() * CHUNK;
+            self.chunks.push(mr);
+            self.free.extend((first..first + CHUNK).rev());
+        }
+        let number = self.free.pop().unwrap_or_default();
+        let (mr, at) = (&self.chunks[number / CHUNK], number % CHUNK * self.bytes);
+        if let Some(region) = mr.region() {
+            region.write(at, message)?;
+        }
+        let element = mr.element(at, message.len() as u32)?;
+        Ok((Buffer(number), element))
+    }
+
+    /// Nobody reads it any more.
+    pub fn free(&mut self, buffer: Buffer) {
+        self.free.push(buffer.0);
+    }
+}

@@ -1,0 +1,410 @@
+//! The process as its peers see it: where it listens, and its connections.
+//!
+//! Owns: which peer has which connection, how one is made and how it ends, and what completions
+//! are of. Must not know: threads, and what requests mean.
+
+use crate::adapter::{Adapter, NO_LINK};
+use crate::hello::is_somewhere;
+use crate::link::Link;
+use crate::queues::{Id, Queues};
+use crate::users::{Left, Peer, Users};
+use crate::{Error, Settings};
+use ferriband_ibv::{Cm, CmChannel, CmId, CompChannel, Cq, Pd, PortSpace, Wc};
+use ferriband_putget_proto::{NotStarted, Start, Started, Stats};
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an address, or a route, is looked for.
+pub(crate) const RESOLVE: Duration = Duration::from_secs(2);
+/// Requests for connections that wait to be taken.
+const BACKLOG: u32 = 1024;
+
+/// How far it is with a peer.
+pub(crate) enum State {
+    /// Nothing is under way.
+    Nobody,
+    /// Asked; from the request on with queue pairs.
+    Asking(Arc<CmId>, Option<Box<Queues>>, usize),
+    /// Its request is to come: it refused this side's for it.
+    Awaited,
+    /// In this place. False until the peer has both queue pairs ready.
+    Joined(u16, bool),
+}
+
+pub(crate) struct Entry {
+    pub address: SocketAddr,
+    pub uid: u32,
+    /// Which process it was, and how often it had asked, when it last told.
+    pub last: (u32, u32),
+    /// How often this process has asked it.
+    pub asked: u32,
+    pub state: State,
+}
+
+pub(crate) struct Place<H> {
+    pub life: u16,
+    pub link: Option<Link<H>>,
+}
+
+/// The connections of a process.
+pub struct Node<U: Users> {
+    /// Memory of the process, and those who wait.
+    pub users: U,
+    pub(crate) settings: Settings,
+    pub(crate) channel: Arc<CmChannel>,
+    listener: Arc<CmId>,
+    pub(crate) own: SocketAddr,
+    /// Tells this process from one that listened here before.
+    pub(crate) instance: u32,
+    pub(crate) adapters: Vec<Adapter>,
+    pub(crate) peers: Vec<Entry>,
+    known: HashMap<SocketAddr, Peer>,
+    pub(crate) places: Vec<Place<U::Hold>>,
+    /// Connections that are over, as soon as what came before is handed over.
+    pub(crate) over: Vec<(u16, Left)>,
+}
+
+impl<U: Users> Node<U> {
+    /// Listens at an address; port 0 chooses one.
+    ///
+    /// # Errors
+    /// The address belongs to no adapter; somebody listens there.
+    pub fn listen(
+        cm: &'static Cm,
+        at: SocketAddr,
+        settings: Settings,
+        users: U,
+    ) -> Result<Node<U>, Error> {
+        settings.config.check()?;
+        let channel = CmChannel::create(cm)?;
+        let listener = CmId::create(&channel, PortSpace::Tcp, 0)?;
+        listener.bind(at)?;
+        listener.listen(BACKLOG)?;
+        let own = listener.local_address().ok_or(Error::NoAdapter)?;
+        if !is_somewhere(own) {
+            return Err(Error::Unspecified);
+        }
+        Ok(Node {
+            users,
+            settings,
+            channel,
+            listener,
+            own,
+            instance: RandomState::new().build_hasher().finish() as u32,
+            adapters: Vec::new(),
+            peers: Vec::new(),
+            known: HashMap::new(),
+            places: Vec::new(),
+            over: Vec::new(),
+        })
+    }
+
+    /// Where it listens: by this its peers know it.
+    pub fn address(&self) -> SocketAddr {
+        self.own
+    }
+
+    /// The adapter and the domain that memory for RDMA with this peer is registered in; None
+    /// without a connection.
+    pub fn domain(&self, peer: Peer) -> Option<&Arc<Pd>> {
+        let link = self.link(peer)?;
+        Some(&self.adapters[link.adapter].pd)
+    }
+
+    /// The domain of the adapter that the process listens on, opened now if need be.
+    ///
+    /// # Errors
+    /// The adapter cannot be opened.
+    pub fn own_domain(&mut self) -> Result<Arc<Pd>, Error> {
+        let listener = Arc::clone(&self.listener);
+        let adapter = self.adapter(&listener)?;
+        Ok(Arc::clone(&self.adapters[adapter].pd))
+    }
+
+    /// The peer that listens at an address. No connection is made.
+    pub fn peer(&mut self, address: SocketAddr) -> Peer {
+        let next = Peer(self.peers.len() as u32);
+        let peer = *self.known.entry(address).or_insert(next);
+        if peer == next {
+            self.peers.push(Entry {
+                address,
+                uid: u32::MAX,
+                last: (0, 0),
+                asked: 0,
+                state: State::Nobody,
+            });
+        }
+        peer
+    }
+
+    /// Where a peer listens.
+    pub fn address_of(&self, peer: Peer) -> Option<SocketAddr> {
+        self.peers.get(peer.0 as usize).map(|entry| entry.address)
+    }
+
+    /// The user of a peer, by its own word; `u32::MAX` before there was a connection.
+    pub fn uid_of(&self, peer: Peer) -> u32 {
+        let entry = self.peers.get(peer.0 as usize);
+        entry.map_or(u32::MAX, |entry| entry.uid)
+    }
+
+    /// Asks for a connection, unless there is one or one is under way. [`Users::joined`] or
+    /// [`Users::left`] follows.
+    ///
+    /// # Errors
+    /// The address cannot be asked.
+    pub fn join(&mut self, peer: Peer) -> Result<(), Error> {
+        let entry = self.entry(peer)?;
+        if !matches!(entry.state, State::Nobody) {
+            return Ok(());
+        }
+        let to = entry.address;
+        let id = CmId::create(&self.channel, PortSpace::Tcp, peer.0.into())?;
+        let from = SocketAddr::new(self.own.ip(), 0);
+        id.resolve_address(Some(from), to, RESOLVE)?;
+        if let Some(entry) = self.peers.get_mut(peer.0 as usize) {
+            entry.asked += 1;
+        }
+        self.set(peer, State::Asking(id, None, 0));
+        Ok(())
+    }
+
+    /// Whether requests to a peer may be begun.
+    pub fn is_joined(&self, peer: Peer) -> bool {
+        let entry = self.peers.get(peer.0 as usize);
+        entry.is_some_and(|entry| matches!(entry.state, State::Joined(_, true)))
+    }
+
+    /// Ends the connection to a peer. What is under way is undeliverable.
+    pub fn leave(&mut self, peer: Peer) {
+        match self.peers.get(peer.0 as usize).map(|entry| &entry.state) {
+            Some(State::Joined(place, _)) => self.end(*place, Left::Lost),
+            Some(State::Asking(..) | State::Awaited) => self.give_up(peer, Left::Lost),
+            Some(State::Nobody) | None => {}
+        }
+    }
+
+    /// Begins a request.
+    ///
+    /// # Errors
+    /// [`NotStarted::Full`] also where there is no connection yet; [`NotStarted::Lost`] where there
+    /// is none.
+    pub fn start(&mut self, peer: Peer, start: &Start<'_>) -> Result<Started, NotStarted> {
+        let entry = self.peers.get(peer.0 as usize).ok_or(NotStarted::Lost)?;
+        let place = match entry.state {
+            State::Joined(place, true) => place,
+            State::Nobody => return Err(NotStarted::Lost),
+            _ => return Err(NotStarted::Full),
+        };
+        let Some(link) = &mut self.places[usize::from(place)].link else {
+            return Err(NotStarted::Lost);
+        };
+        let adapter = &mut self.adapters[link.adapter];
+        let started = link.start(start, adapter, &mut self.users);
+        if link.queues.failed {
+            self.over.push((place, Left::Lost));
+        }
+        started
+    }
+
+    /// Bytes that go short to this peer in a put whose address has so many bytes, and bytes that
+    /// come short in a get.
+    pub fn rooms(&self, peer: Peer, address_bytes: usize) -> Option<(u64, u64)> {
+        let machine = &self.link(peer)?.machine;
+        Some((machine.put_room(address_bytes), machine.get_room()))
+    }
+
+    /// Whether no request to this peer waits for a response.
+    pub fn is_quiet(&self, peer: Peer) -> bool {
+        self.link(peer).is_none_or(|link| link.machine.is_quiet())
+    }
+
+    /// What the connection to a peer has done so far.
+    pub fn stats(&self, peer: Peer) -> Option<&Stats> {
+        Some(self.link(peer)?.machine.stats())
+    }
+
+    /// Looks at all completions that are there. Whether there was one.
+    ///
+    /// # Errors
+    /// A completion queue cannot be read.
+    pub fn look(&mut self) -> Result<bool, Error> {
+        let mut found = false;
+        for adapter in 0..self.adapters.len() {
+            for group in 0..self.adapters[adapter].groups.len() {
+                let queues = &self.adapters[adapter].groups[group];
+                let (received, rdma) = (Arc::clone(&queues.received), Arc::clone(&queues.rdma));
+                found |= self.drain(&received, Node::received)?;
+                found |= self.drain(&rdma, Node::moved)?;
+            }
+        }
+        if !self.over.is_empty() {
+            self.end_all();
+            found = true;
+        }
+        Ok(found)
+    }
+
+    /// Asks for events: the descriptors of [`Node::channels`] are readable when something comes. To be looked once more
+    /// afterwards. `all` is for what comes unsolicited, too.
+    ///
+    /// # Errors
+    /// A completion queue cannot be armed.
+    pub fn arm(&self, all: bool) -> Result<(), Error> {
+        let links = self.places.iter().filter_map(|place| place.link.as_ref());
+        let all = all || links.into_iter().any(|link| link.machine.waits_for_all());
+        for group in self.adapters.iter().flat_map(|adapter| &adapter.groups) {
+            group.received.arm(!all)?;
+            group.rdma.arm(false)?;
+        }
+        Ok(())
+    }
+
+    /// Channels whose descriptors are readable when [`Node::take_events`] has something to do.
+    pub fn channels(&self) -> (Vec<Arc<CompChannel>>, Arc<CmChannel>) {
+        let channels = self.adapters.iter().map(|adapter| &adapter.channel);
+        (channels.cloned().collect(), Arc::clone(&self.channel))
+    }
+
+    /// Ends all connections.
+    pub fn leave_all(&mut self) {
+        for peer in 0..self.peers.len() {
+            self.leave(Peer(peer as u32));
+        }
+    }
+
+    /// Takes what the descriptors tell: events of completion queues, which are no longer armed, and
+    /// news of the connection manager. Whether there were such news.
+    ///
+    /// # Errors
+    /// A channel is of no use any more.
+    pub fn take_events(&mut self) -> Result<bool, Error> {
+        for adapter in 0..self.adapters.len() {
+            let channel = Arc::clone(&self.adapters[adapter].channel);
+            while let Some(tag) = channel.next_event()? {
+                if tag != NO_LINK {
+                    self.reap(tag as u16);
+                }
+            }
+        }
+        let mut news = false;
+        while let Some(event) = self.channel.next_event()? {
+            self.managed(event);
+            news = true;
+        }
+        Ok(news)
+    }
+
+    /// A send queue of messages has told of a failure.
+    fn reap(&mut self, place: u16) {
+        let found = self.places.get_mut(usize::from(place));
+        if let Some(link) = found.and_then(|place| place.link.as_mut()) {
+            link.queues.reap(&mut self.adapters[link.adapter].buffers);
+            if link.queues.failed {
+                self.over.push((place, Left::Lost));
+            }
+        }
+    }
+
+    fn drain(
+        &mut self,
+        cq: &Cq,
+        mut take: impl FnMut(&mut Self, Id, &Wc) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        let mut wcs = [Wc::default(); 16];
+        let mut found = false;
+        loop {
+            let count = cq.poll(&mut wcs)?;
+            for wc in &wcs[..count] {
+                let id = Id::of(wc.id());
+                let taken = match wc.is_ok() {
+                    true => take(self, id, wc),
+                    false => Err(Error::NoAdapter),
+                };
+                if taken.is_err() && self.lives(id) {
+                    self.over.push((id.place, Left::Lost));
+                }
+            }
+            found |= count > 0;
+            if count < wcs.len() {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn lives(&self, id: Id) -> bool {
+        let place = self.places.get(usize::from(id.place));
+        place.is_some_and(|place| place.life == id.life && place.link.is_some())
+    }
+
+    fn received(&mut self, id: Id, wc: &Wc) -> Result<(), Error> {
+        self.with(id, |link, adapter, users| {
+            link.received(wc, id.what, adapter, users)
+        })
+    }
+
+    fn moved(&mut self, id: Id, _: &Wc) -> Result<(), Error> {
+        self.with(id, |link, adapter, users| {
+            Ok(link.moved(id.what, adapter, users)?)
+        })
+    }
+
+    /// Calls with the connection that a completion is of, if it still is.
+    fn with(
+        &mut self,
+        id: Id,
+        call: impl FnOnce(&mut Link<U::Hold>, &mut Adapter, &mut U) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if !self.lives(id) {
+            return Ok(());
+        }
+        let Some(link) = &mut self.places[usize::from(id.place)].link else {
+            return Ok(());
+        };
+        let adapter = &mut self.adapters[link.adapter];
+        call(link, adapter, &mut self.users)?;
+        match link.queues.failed {
+            true => Err(Error::NoAdapter),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends connections that are over, after what completed before.
+    fn end_all(&mut self) {
+        for (place, why) in std::mem::take(&mut self.over) {
+            self.end(place, why);
+        }
+    }
+
+    pub(crate) fn end(&mut self, place: u16, why: Left) {
+        let Some(link) = self.places[usize::from(place)].link.take() else {
+            return;
+        };
+        let peer = link.peer;
+        self.set(peer, State::Nobody);
+        let adapter = link.adapter;
+        link.end(&mut self.adapters[adapter], &mut self.users);
+        self.users.left(peer, why);
+    }
+
+    fn link(&self, peer: Peer) -> Option<&Link<U::Hold>> {
+        match self.peers.get(peer.0 as usize)?.state {
+            State::Joined(place, _) => self.places[usize::from(place)].link.as_ref(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn entry(&self, peer: Peer) -> Result<&Entry, Error> {
+        self.peers.get(peer.0 as usize).ok_or(Error::Unknown)
+    }
+
+    pub(crate) fn set(&mut self, peer: Peer, state: State) {
+        if let Some(entry) = self.peers.get_mut(peer.0 as usize) {
+            entry.state = state;
+        }
+    }
+}
