@@ -35,6 +35,8 @@ struct Library {
     cancelled: bool,
     /// True for a library without the Rust standard library, which is built with a profile and a feature of its own.
     bare: bool,
+    /// What compiles and finds programs, from where, and where it lies beside the libraries.
+    files: &'static [(&'static str, &'static str)],
 }
 
 /// Where it stands which symbols a library exports. Files are named from the workspace's root.
@@ -57,6 +59,7 @@ const LIBRARIES: &[Library] = &[
         needs: &[],
         cancelled: true,
         bare: false,
+        files: &[],
     },
     Library {
         package: "ferriband-rdmacm",
@@ -66,6 +69,7 @@ const LIBRARIES: &[Library] = &[
         needs: &["libibverbs.so.1"],
         cancelled: false,
         bare: false,
+        files: &[],
     },
     Library {
         package: "ferriband-umad",
@@ -75,6 +79,7 @@ const LIBRARIES: &[Library] = &[
         needs: &[],
         cancelled: true,
         bare: false,
+        files: &[],
     },
     Library {
         package: "ferriband-sysfs",
@@ -84,6 +89,7 @@ const LIBRARIES: &[Library] = &[
         needs: &[],
         cancelled: true,
         bare: false,
+        files: &[],
     },
     Library {
         package: "ferriband-sdp-preload",
@@ -93,6 +99,20 @@ const LIBRARIES: &[Library] = &[
         needs: &[],
         cancelled: false,
         bare: false,
+        files: &[],
+    },
+    Library {
+        package: "ferriband-putget",
+        soname: "libferriband_putget.so.1",
+        link_name: "libferriband_putget.so",
+        exports: Exports::Plain("ulp/putget/abi/link/symbols.txt"),
+        needs: &[],
+        cancelled: false,
+        bare: false,
+        files: &[(
+            "ulp/putget/abi/include/ferriband_putget.h",
+            "include/ferriband_putget.h",
+        )],
     },
     Library {
         package: "ferriband-mpi",
@@ -102,6 +122,7 @@ const LIBRARIES: &[Library] = &[
         needs: &[],
         cancelled: false,
         bare: false,
+        files: &[],
     },
     Library {
         package: "ferriband-mpi-abi",
@@ -111,6 +132,7 @@ const LIBRARIES: &[Library] = &[
         needs: &["libferriband_mpi.so.1"],
         cancelled: false,
         bare: true,
+        files: &MPI_FILES,
     },
 ];
 
@@ -141,7 +163,7 @@ const CANCELLATION_POINTS: &str = "\
     sigtimedwait sigwait sigwaitinfo sleep splice sync_file_range system tcdrain tee usleep \
     vmsplice wait wait3 wait4 waitid waitpid write writev";
 
-/// What compiles and finds MPI programs, and where it lies beside the libraries.
+/// What compiles and finds MPI programs.
 const MPI_FILES: [(&str, &str); 4] = [
     ("ulp/mpi/abi/include/mpi.h", "include/mpi.h"),
     (
@@ -199,10 +221,8 @@ pub fn run(args: &[String]) -> Outcome {
         };
         link(library, &archive, &out)?;
         println!("{}", out.join(library.soname).display());
-        if library.bare {
-            for (from, to) in MPI_FILES {
-                install(&workspace_root().join(from), &out.join(to))?;
-            }
+        for (from, to) in library.files {
+            install(&workspace_root().join(from), &out.join(to))?;
         }
     }
     Ok(())

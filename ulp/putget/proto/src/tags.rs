@@ -167,9 +167,8 @@ impl Tags {
     ///
     /// # Errors
     /// [`TagError::Unknown`].
-    pub fn unbind(&mut self, tag: u32) -> Result<Option<Note>, TagError> {
-        let bound = self.buffer_mut(tag)?.bound.take();
-        Ok(bound.map(|(_, note)| note))
+    pub fn unbind(&mut self, tag: u32) -> Result<Option<(Direction, Note)>, TagError> {
+        Ok(self.buffer_mut(tag)?.bound.take())
     }
 
     /// Whether a notification of that direction is bound.
@@ -285,7 +284,7 @@ mod tests {
         tags.release(tag, Direction::Incoming, Some((Status::Ok, 4)));
         assert_eq!(tags.next_told(), None);
         tags.bind(tag, Direction::Outgoing, Note(8)).unwrap();
-        assert_eq!(tags.unbind(tag), Ok(Some(Note(8))));
+        assert_eq!(tags.unbind(tag), Ok(Some((Direction::Outgoing, Note(8)))));
     }
 
     #[test]

@@ -1,0 +1,111 @@
+/* Put and get over InfiniBand as the second driver of "Experiences with Prototype InfiniBand Hardware"
+ * (SAND2001-3387) has them: buffers with tags, one-shot notifications, acknowledgements.
+ *
+ * Link with -lferriband_putget. All functions may be called by several threads at a time. Functions that
+ * return int return 0, or an error number of errno.h. */
+#ifndef FERRIBAND_PUTGET_H
+#define FERRIBAND_PUTGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A process that puts, gets, and lets others do so. */
+typedef struct ferriband_putget ferriband_putget_t;
+
+/* Another such process. The number is good for as long as this one is open, also when the connection was
+ * lost and made again. */
+typedef uint32_t ferriband_putget_peer_t;
+
+/* What has become of an operation. */
+enum ferriband_putget_status {
+    FERRIBAND_PUTGET_OK = 0,
+    FERRIBAND_PUTGET_NO_BUFFER = 1,     /* no buffer of the target has the tag */
+    FERRIBAND_PUTGET_TOO_LONG = 2,      /* it is longer than the target's buffer */
+    FERRIBAND_PUTGET_FAULT = 3,         /* memory cannot be reached */
+    FERRIBAND_PUTGET_UNDELIVERABLE = 4, /* the connection was lost */
+    FERRIBAND_PUTGET_REFUSED = 5        /* another reason */
+};
+
+/* A notification or an acknowledgement. It lies in a registered buffer, which may hold many. The program
+ * sets state to 0 before it hands the structure over, and reads the other members after it has found
+ * state to be 1 (with acquire semantics, __atomic_load_n). Then the structure may be used again. */
+typedef struct ferriband_putget_notification {
+    uint32_t state;  /* 0: waiting; 1: it has fired */
+    uint32_t status; /* enum ferriband_putget_status */
+    uint64_t length; /* bytes that were moved */
+} ferriband_putget_notification_t;
+
+/* Which operations on a buffer a notification is about. */
+enum ferriband_putget_direction {
+    FERRIBAND_PUTGET_INCOMING = 1, /* new data have arrived: by a put of a peer or an own get */
+    FERRIBAND_PUTGET_OUTGOING = 2  /* data have left: by an own put or a get of a peer */
+};
+
+/* Any tag that no buffer has. */
+#define FERRIBAND_PUTGET_ANY UINT32_MAX
+
+/* Listens at an address of an adapter, in text ("10.0.0.1", "fd00::1"); port 0 chooses one. EADDRINUSE,
+ * ENODEV if the address belongs to no adapter, EINVAL. */
+int ferriband_putget_open(const char *address, uint16_t port, ferriband_putget_t **putget);
+
+/* Ends all connections, and registrations of all buffers. */
+void ferriband_putget_close(ferriband_putget_t *putget);
+
+/* Where the process listens. The text has up to 46 bytes with its end. ERANGE. */
+int ferriband_putget_address(ferriband_putget_t *putget, char *text, size_t length, uint16_t *port);
+
+/* Registers memory and gives it a tag: the one in *tag, or any if that is FERRIBAND_PUTGET_ANY. From now
+ * on peers that are connected may put to it and get from it. EEXIST if a buffer has the tag, EFAULT if
+ * there is no such memory, ENOSPC. */
+int ferriband_putget_register(ferriband_putget_t *putget, void *memory, size_t length, uint32_t *tag);
+
+/* Takes a tag away, and a notification that is bound to the buffer with it. EBUSY while an operation on
+ * the buffer is under way, or a notification that lies in it has not fired; ENOENT. */
+int ferriband_putget_unregister(ferriband_putget_t *putget, uint32_t tag);
+
+/* Connects to the process that listens at an address; waits at most so many milliseconds, for ever if the
+ * number is negative. ECONNREFUSED, ETIMEDOUT, EPROTO if something else listens there. */
+int ferriband_putget_connect(ferriband_putget_t *putget, const char *address, uint16_t port, int milliseconds,
+                             ferriband_putget_peer_t *peer);
+
+/* Waits for the next process that has connected to this one. ETIMEDOUT. */
+int ferriband_putget_accept(ferriband_putget_t *putget, int milliseconds, ferriband_putget_peer_t *peer);
+
+/* Ends a connection. What is under way is undeliverable. ENOTCONN. */
+int ferriband_putget_disconnect(ferriband_putget_t *putget, ferriband_putget_peer_t peer);
+
+/* Puts the first bytes of a local buffer into the peer's buffer with the remote tag. Never blocks:
+ * EAGAIN while too much is under way to this peer. If acknowledgement is not NULL it fires when the data
+ * lie in the peer's buffer, or tells why they do not. ENOENT, EMSGSIZE if the local buffer is shorter,
+ * ENOTCONN, EINVAL if the acknowledgement lies in no registered buffer. */
+int ferriband_putget_put(ferriband_putget_t *putget, ferriband_putget_peer_t peer, uint32_t local_tag,
+                         uint32_t remote_tag, size_t length, ferriband_putget_notification_t *acknowledgement);
+
+/* Gets the first bytes of the peer's buffer into a local one. Else as ferriband_putget_put; the
+ * acknowledgement fires when the data lie in the local buffer. */
+int ferriband_putget_get(ferriband_putget_t *putget, ferriband_putget_peer_t peer, uint32_t local_tag,
+                         uint32_t remote_tag, size_t length, ferriband_putget_notification_t *acknowledgement);
+
+/* Binds a notification to a buffer. The next operation of this direction that ends on it, begun by either
+ * side, fires and unbinds it. A put of one's own does not fire an incoming notification. EEXIST if one is
+ * bound, for either direction; ENOENT; EINVAL if the notification lies in no registered buffer. */
+int ferriband_putget_notify(ferriband_putget_t *putget, uint32_t tag, enum ferriband_putget_direction direction,
+                            ferriband_putget_notification_t *notification);
+
+/* Unbinds the notification of a buffer, which does not fire then. ENOENT if none is bound. */
+int ferriband_putget_cancel(ferriband_putget_t *putget, uint32_t tag);
+
+/* Up to how many bytes operations go in protocol messages; longer ones go by RDMA. No more than fit into a
+ * message (ferriband_putget_crossover tells what is in force). */
+void ferriband_putget_set_crossover(ferriband_putget_t *putget, size_t put_bytes, size_t get_bytes);
+void ferriband_putget_crossover(ferriband_putget_t *putget, size_t *put_bytes, size_t *get_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
