@@ -3,7 +3,8 @@
 use super::claim::{self, Kin};
 use super::{Found, Joined, failed};
 use crate::errors::Outcome;
-use crate::host::{Bells, Host, Segment, inherit};
+use crate::host::{Bells, Host, Segment};
+use ferriband_launch::inherit;
 use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, MEMFD, PROGRAM, SYSTEM_V};
 use std::env;
 use std::os::fd::RawFd;

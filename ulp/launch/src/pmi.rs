@@ -1,16 +1,18 @@
-//! What a process says to the engine that started it: the process management interface, versions 1 and 2.
+//! The text of the process management interface, versions 1 and 2: what a rank says to the process
+//! manager that has started it, and what the process manager answers.
 //!
-//! Owns: the form of commands and replies. Must not know: the socket that they go by, what the values mean. Both versions begin with a line of
-//! version 1's form, in which the process says which version it speaks. Replies are read by key, because engines differ in the order and number of
-//! fields; a reply is as hostile as anything from a socket.
+//! Owns: the form of commands and replies. Must not know: the socket that carries them, what the
+//! values mean. A connection of either version begins with a line of version 1, in which the rank
+//! says which version it speaks. Replies are read by key, because process managers differ in the
+//! order and number of fields. Any bytes may come from a socket, so none are trusted.
 
-/// Bytes of the longest reply that is taken.
+/// Bytes of the longest command or reply that is taken.
 pub const LONGEST: usize = 16384;
 /// Bytes before a message of version 2: its length in decimal digits, with spaces before them.
 pub const LENGTH: usize = 6;
-/// A key may have this many characters, by the smallest engine's measure.
+/// Characters of the longest key that every process manager takes.
 pub const LONGEST_KEY: usize = 63;
-/// A value may have this many characters, likewise.
+/// Characters of the longest value that every process manager takes.
 pub const LONGEST_VALUE: usize = 1000;
 
 /// A version of the interface.
@@ -45,7 +47,7 @@ impl Command {
         self
     }
 
-    /// Its bytes. A value of version 1 cannot have spaces: they become underlines.
+    /// The command's bytes. A value of version 1 cannot have spaces: they become underlines.
     pub fn emit(&self, version: Version) -> Vec<u8> {
         match version {
             Version::One => {
@@ -71,7 +73,7 @@ impl Command {
     }
 }
 
-/// A reply of the engine.
+/// A reply of the process manager, or any other line of its form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     fields: Vec<(String, String)>,
@@ -113,8 +115,9 @@ impl Reply {
         }
     }
 
-    /// Words `key=value`. The value of the key "value" goes on to the line's end or to the next of our own words, because it may have spaces.
-    fn line(line: &[u8]) -> Self {
+    /// Reads a line of words `key=value`. A word without an equals sign belongs to the value before
+    /// it, after a space.
+    pub fn line(line: &[u8]) -> Self {
         let text = String::from_utf8_lossy(line);
         let mut fields: Vec<(String, String)> = Vec::new();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -122,7 +125,7 @@ impl Reply {
                 Some((key, value)) if !key.is_empty() => {
                     fields.push((key.to_owned(), value.to_owned()));
                 }
-                // The rest of a text with spaces: `msg=no such key`.
+                // Of a text with spaces, as in `msg=no such key`.
                 _ => {
                     if let Some((_, value)) = fields.last_mut() {
                         value.push(' ');
@@ -134,7 +137,7 @@ impl Reply {
         Self { fields }
     }
 
-    /// Fields that end in one semicolon; two of them are one of the value's.
+    /// Reads fields that end in one semicolon each. Two semicolons are one of the value's.
     fn fields(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let mut fields = Vec::new();
@@ -162,17 +165,17 @@ impl Reply {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Which reply it is.
+    /// The name of the command or reply; empty if there is none.
     pub fn name(&self) -> &str {
         self.get("cmd").unwrap_or_default()
     }
 
-    /// Whether the engine did what it was asked for; without a word about that, it did.
+    /// Whether the process manager did what it was asked for. A reply without a status says so.
     pub fn is_good(&self) -> bool {
         self.get("rc").is_none_or(|code| code == "0")
     }
 
-    /// A number.
+    /// The value of a field that is a number.
     pub fn number(&self, key: &str) -> Option<u32> {
         self.get(key)?.parse().ok()
     }
