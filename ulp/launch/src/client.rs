@@ -3,7 +3,7 @@
 //! Hydra, gforker, Slurm's `--mpi=pmi2` and `ferriband mpirun` serve PMI-1, the first three PMI-2,
 //! too.
 
-use crate::pmi::{Command, LONGEST_KEY, LONGEST_VALUE, Reply, Taken, Version};
+use crate::pmi::{Command, LONGEST_KEY, LONGEST_VALUE, Message, Taken, Version};
 use crate::{Error, Outcome, Place, inherit};
 use std::env;
 use std::fs::File;
@@ -53,32 +53,62 @@ impl Pmi {
     /// Connects and agrees on `version`. Without one it is version 1, which nearly every process
     /// manager speaks, else version 2.
     pub fn open(by: By, version: Option<Version>) -> Outcome<Self> {
-        let mut pmi = Self {
-            stream: by.connect()?,
-            version: Version::One,
-            rest: Vec::new(),
-            place: Place {
-                job: env::var("PMI_JOBID").unwrap_or_default(),
-                rank: number(RANK).unwrap_or(0),
-                ranks: number(SIZE).unwrap_or(0),
-                program: None,
-            },
+        let place = Place {
+            job: env::var("PMI_JOBID").unwrap_or_default(),
+            rank: number(RANK).unwrap_or(0),
+            ranks: number(SIZE).unwrap_or(0),
+            program: None,
         };
+        let mut pmi = Self::new(by.connect()?, place);
         if by == By::Port {
             pmi.acknowledge()?;
         }
+        pmi.agree(version)?;
+        Ok(pmi)
+    }
+
+    fn new(stream: File, place: Place) -> Self {
+        Self {
+            stream,
+            version: Version::One,
+            rest: Vec::new(),
+            place,
+        }
+    }
+
+    /// A client of rank `rank` of `ranks` over a socket of the test's.
+    #[cfg(test)]
+    pub(crate) fn over(
+        socket: std::os::unix::net::UnixStream,
+        rank: u32,
+        ranks: u32,
+        version: Option<Version>,
+    ) -> Outcome<Self> {
+        let place = Place {
+            job: String::new(),
+            rank,
+            ranks,
+            program: None,
+        };
+        let mut pmi = Self::new(File::from(OwnedFd::from(socket)), place);
+        pmi.agree(version)?;
+        Ok(pmi)
+    }
+
+    /// Agrees on a version of PMI, and asks for the job's name.
+    fn agree(&mut self, version: Option<Version>) -> Outcome {
         let wanted = version.unwrap_or(Version::One);
-        let spoken = pmi.greet(wanted)?;
-        if spoken != wanted && (version.is_some() || pmi.greet(Version::Two)? != Version::Two) {
+        let spoken = self.greet(wanted)?;
+        if spoken != wanted && (version.is_some() || self.greet(Version::Two)? != Version::Two) {
             return Err(Error::new(
                 "the launcher's process manager speaks another version of PMI",
             ));
         }
         match (spoken, wanted) {
-            (Version::One, Version::One) => pmi.begin_one()?,
-            _ => pmi.begin_two()?,
+            (Version::One, Version::One) => self.begin_one()?,
+            _ => self.begin_two()?,
         }
-        Ok(pmi)
+        Ok(())
     }
 
     /// Says by its number in the environment which rank this is, and takes rank and size. Only a
@@ -270,7 +300,7 @@ impl Pmi {
         let _ = self.ask(&Command::new(name), answer);
     }
 
-    fn ask(&mut self, command: &Command, answer: &str) -> Outcome<Reply> {
+    fn ask(&mut self, command: &Command, answer: &str) -> Outcome<Message> {
         self.tell(command)?;
         let reply = self.hear()?;
         if reply.name() == answer {
@@ -286,7 +316,7 @@ impl Pmi {
             .map_err(|error| Error::new(format!("{GONE}: {error}")))
     }
 
-    fn hear(&mut self) -> Outcome<Reply> {
+    fn hear(&mut self) -> Outcome<Message> {
         loop {
             if let Some(reply) = self.take()? {
                 return Ok(reply);
@@ -295,9 +325,9 @@ impl Pmi {
         }
     }
 
-    fn take(&mut self) -> Outcome<Option<Reply>> {
-        match Reply::take(&self.rest, self.version) {
-            Taken::Reply(reply, length) => {
+    fn take(&mut self) -> Outcome<Option<Message>> {
+        match Message::take(&self.rest, self.version) {
+            Taken::Message(reply, length) => {
                 self.rest.drain(..length);
                 Ok(Some(reply))
             }
@@ -353,7 +383,7 @@ impl By {
 }
 
 #[cold]
-fn unexpected(asked: &str, reply: &Reply) -> Error {
+fn unexpected(asked: &str, reply: &Message) -> Error {
     let said = reply.get("msg").or(reply.get("errmsg")).unwrap_or_default();
     Error::new(format!(
         "the launcher's process manager answers {asked} with {:?} {said}",

@@ -1,9 +1,10 @@
 //! Who the peers of a process are: what a launcher says to the ranks of a job, and they to it.
 //!
 //! Owns: the text of PMI-1 and PMI-2 ([`pmi`]), a client for each protocol ([`client`]: PMI-1 and
-//! PMI-2 over a socket; [`pmix`]: PMIx by its library), and which of them a process's environment
-//! names ([`find`]). Must not know: MPI, SDP or Portals, what the values mean that ranks leave for
-//! one another, how ranks of one host meet. Every upper protocol with ranks uses this crate.
+//! PMI-2 over a socket; [`pmix`]: PMIx by its library), which of them a process's environment names
+//! ([`find`]), and the server of PMI-1 without its sockets ([`server`]). Must not know: MPI, SDP or
+//! Portals, what the values mean that ranks leave for one another, how ranks of one host meet. Every
+//! upper protocol with ranks uses this crate; `ferriband mpirun` is the server.
 
 #![warn(missing_docs)]
 
@@ -11,6 +12,7 @@ pub mod client;
 pub mod inherit;
 pub mod pmi;
 pub mod pmix;
+pub mod server;
 
 use client::{By, Pmi};
 use pmi::Version;

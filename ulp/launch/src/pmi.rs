@@ -73,31 +73,31 @@ impl Command {
     }
 }
 
-/// A reply of the process manager, or any other line of its form.
+/// A message: its fields. Its name is the field `cmd`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct Message {
     fields: Vec<(String, String)>,
 }
 
 /// What has come so far.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// A reply, and how many bytes of what has come it took.
-    Reply(Reply, usize),
+    /// A message, and how many of the bytes are its own.
+    Message(Message, usize),
     /// It is not whole.
     NotYet,
     /// It is no reply, or longer than any may be.
     Nonsense,
 }
 
-impl Reply {
+impl Message {
     /// The first reply in `bytes`.
     pub fn take(bytes: &[u8], version: Version) -> Taken {
         let found = match version {
-            Version::One => bytes
-                .iter()
-                .position(|byte| *byte == b'\n')
-                .map(|end| Some((Self::line(&bytes[..end]), end + 1))),
+            Version::One => bytes.iter().position(|byte| *byte == b'\n').map(|end| {
+                let line = String::from_utf8_lossy(&bytes[..end]);
+                Some((Self::line(&line), end + 1))
+            }),
             Version::Two => bytes.get(..LENGTH).and_then(|digits| {
                 let length = std::str::from_utf8(digits).ok();
                 let length = length.and_then(|text| text.trim().parse::<usize>().ok());
@@ -109,7 +109,7 @@ impl Reply {
             }),
         };
         match found {
-            Some(Some((reply, length))) => Taken::Reply(reply, length),
+            Some(Some((reply, length))) => Taken::Message(reply, length),
             None if bytes.len() < LENGTH + LONGEST => Taken::NotYet,
             _ => Taken::Nonsense,
         }
@@ -117,8 +117,7 @@ impl Reply {
 
     /// Reads a line of words `key=value`. A word without an equals sign belongs to the value before
     /// it, after a space.
-    pub fn line(line: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(line);
+    pub fn line(text: &str) -> Self {
         let mut fields: Vec<(String, String)> = Vec::new();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
             match word.split_once('=') {
@@ -186,9 +185,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn reply(fields: &[(&str, &str)]) -> Reply {
+    fn reply(fields: &[(&str, &str)]) -> Message {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        Reply {
+        Message {
             fields: fields.iter().map(owned).collect(),
         }
     }
@@ -210,32 +209,38 @@ mod tests {
             ("value", "x"),
         ]);
         assert!(!expected.is_good());
-        assert_eq!(Reply::take(line, Version::One), Taken::Reply(expected, 45));
-        let Taken::Reply(second, 16) = Reply::take(&line[45..], Version::One) else {
+        assert_eq!(
+            Message::take(line, Version::One),
+            Taken::Message(expected, 45)
+        );
+        let Taken::Message(second, 16) = Message::take(&line[45..], Version::One) else {
             panic!("the second reply is whole");
         };
         assert!(second.name() == "barrier_out" && second.is_good());
         let two = b"    31cmd=x-response;value=a;;b;rc=0;    ";
         let expected = reply(&[("cmd", "x-response"), ("value", "a;b"), ("rc", "0")]);
-        assert_eq!(Reply::take(two, Version::Two), Taken::Reply(expected, 37));
+        assert_eq!(
+            Message::take(two, Version::Two),
+            Taken::Message(expected, 37)
+        );
     }
 
     #[test]
     fn what_is_not_whole_waits_and_nonsense_ends() {
-        assert_eq!(Reply::take(b"cmd=x", Version::One), Taken::NotYet);
-        assert_eq!(Reply::take(b"   1", Version::Two), Taken::NotYet);
-        assert_eq!(Reply::take(b"    10cmd=x;", Version::Two), Taken::NotYet);
-        assert_eq!(Reply::take(b"hello cmd", Version::Two), Taken::Nonsense);
-        assert_eq!(Reply::take(b"999999", Version::Two), Taken::Nonsense);
+        assert_eq!(Message::take(b"cmd=x", Version::One), Taken::NotYet);
+        assert_eq!(Message::take(b"   1", Version::Two), Taken::NotYet);
+        assert_eq!(Message::take(b"    10cmd=x;", Version::Two), Taken::NotYet);
+        assert_eq!(Message::take(b"hello cmd", Version::Two), Taken::Nonsense);
+        assert_eq!(Message::take(b"999999", Version::Two), Taken::Nonsense);
         let endless = vec![b'x'; LENGTH + LONGEST];
-        assert_eq!(Reply::take(&endless, Version::One), Taken::Nonsense);
+        assert_eq!(Message::take(&endless, Version::One), Taken::Nonsense);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_taken_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             for version in [Version::One, Version::Two] {
-                if let Taken::Reply(_, length) = Reply::take(&bytes, version) {
+                if let Taken::Message(_, length) = Message::take(&bytes, version) {
                     prop_assert!(length <= bytes.len());
                 }
             }
@@ -244,7 +249,7 @@ mod tests {
         #[test]
         fn a_value_comes_back_from_version_two(value in "[ -~]{0,80}") {
             let bytes = Command::new("put").with("value", &value).emit(Version::Two);
-            let Taken::Reply(reply, length) = Reply::take(&bytes, Version::Two) else {
+            let Taken::Message(reply, length) = Message::take(&bytes, Version::Two) else {
                 panic!("it is whole");
             };
             prop_assert_eq!(length, bytes.len());
