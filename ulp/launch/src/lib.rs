@@ -3,8 +3,8 @@
 //! Owns: the text of PMI-1 and PMI-2 ([`pmi`]), a client for each protocol ([`client`]: PMI-1 and
 //! PMI-2 over a socket; [`pmix`]: PMIx by its library), which of them a process's environment names
 //! ([`find`]), and the server of PMI-1 without its sockets ([`server`]). Must not know: MPI, SDP or
-//! Portals, what the values mean that ranks leave for one another, how ranks of one host meet. Every
-//! upper protocol with ranks uses this crate; `ferriband mpirun` is the server.
+//! Portals, what the values mean that ranks leave for one another, how ranks of one host meet.
+//! Every upper protocol with ranks uses this crate; `ferriband mpirun` is the server.
 
 #![warn(missing_docs)]
 
