@@ -280,10 +280,10 @@ impl Job<'_> {
         let begun = Instant::now();
         // SAFETY: a local array, as long as is said.
         let ready = unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout) };
-        let is_ready = |fd: i32| {
-            list.iter()
-                .any(|entry| entry.fd == fd && entry.revents != 0)
-        };
+        // Few of many are ready at a time.
+        let of_ready = list.iter().filter(|entry| entry.revents != 0);
+        let fds: Vec<i32> = of_ready.map(|entry| entry.fd).collect();
+        let is_ready = |fd: i32| fds.contains(&fd);
         let is_quiet = ready == 0 && begun.elapsed().as_millis() >= PATIENCE_MS as u128;
         let has_written = self.ranks.iter().any(|rank| rank.is_first(&is_ready));
         let (share, pmi) = (self.share, &self.pmi);

@@ -32,11 +32,23 @@ static void tell(const char *line)
 		fail("the launcher takes no line");
 }
 
+static char next(void)
+{
+	static char bytes[LINE];
+	static ssize_t at, count;
+	if (at == count) {
+		at = 0;
+		count = read(fd, bytes, sizeof bytes);
+		if (count <= 0)
+			fail("the launcher says nothing");
+	}
+	return bytes[at++];
+}
+
 static void hear(char *line)
 {
 	for (size_t at = 0; at < LINE - 1; at++) {
-		if (read(fd, line + at, 1) != 1)
-			fail("the launcher says nothing");
+		line[at] = next();
 		if (line[at] == '\n') {
 			line[at] = 0;
 			return;
