@@ -3,6 +3,8 @@
 //! Hydra, gforker, Slurm's `--mpi=pmi2` and `ferriband mpirun` serve PMI-1, the first three PMI-2,
 //! too.
 
+#![forbid(unsafe_code)]
+
 use crate::pmi::{Command, LONGEST_KEY, LONGEST_VALUE, Message, Taken, Version};
 use crate::{Error, Outcome, Place, inherit};
 use std::env;

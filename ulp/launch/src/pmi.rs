@@ -6,6 +6,8 @@
 //! says which version it speaks. Replies are read by key, because process managers differ in the
 //! order and number of fields. Any bytes may come from a socket, so none are trusted.
 
+#![forbid(unsafe_code)]
+
 /// Bytes of the longest command or reply that is taken.
 pub const LONGEST: usize = 16384;
 /// Bytes before a message of version 2: its length in decimal digits, with spaces before them.

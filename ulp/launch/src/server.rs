@@ -10,6 +10,8 @@
 //! later value. Ranks cannot start others and cannot publish names: they are answered with an
 //! error, as is any command that is unknown. Every command is answered but `abort`, which ends the job.
 
+#![forbid(unsafe_code)]
+
 use crate::pmi::{LONGEST, Message};
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
