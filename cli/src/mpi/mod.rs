@@ -303,11 +303,7 @@ impl Job<'_> {
             }
         }
         input.relay(&is_ready);
-        let closed = self.pmi.relay(&list[of_pmi]);
-        self.heed_pmi();
-        for rank in closed {
-            self.judge(rank as usize);
-        }
+        self.serve_pmi(&list[of_pmi]);
         if is_ready(self.signals.fd()) {
             for signal in self.signals.read() {
                 self.heard(signal);
@@ -359,9 +355,14 @@ impl Job<'_> {
         self.end_if_stranded();
     }
 
+    /// How a rank has ended; none if it lives, or could not be started.
+    fn end_of(&self, index: usize) -> Option<End> {
+        self.ranks.get(index)?.end
+    }
+
     /// Ends the job if the end of a rank, if it has ended, is one that the others cannot go on after.
     fn judge(&mut self, index: usize) {
-        let (Some(end), None) = (self.ranks[index].end, self.ending) else {
+        let (Some(end), None) = (self.end_of(index), self.ending) else {
             return;
         };
         let rank = index as u32;
@@ -384,6 +385,15 @@ impl Job<'_> {
         }
         let status = self.status.max(1);
         self.end(status);
+    }
+
+    /// Answers ranks that speak PMI. `list` is what its server waited for.
+    fn serve_pmi(&mut self, list: &[libc::pollfd]) {
+        let closed = self.pmi.relay(list);
+        self.heed_pmi();
+        for rank in closed {
+            self.judge(rank as usize);
+        }
     }
 
     /// Does what ranks have asked for by PMI.
@@ -413,7 +423,7 @@ impl Job<'_> {
         let Some((waiting, ended)) = self.stranded else {
             return;
         };
-        if self.ending.is_none() && self.ranks[ended as usize].end.is_some() {
+        if self.ending.is_none() && self.end_of(ended as usize).is_some() {
             self.cause = Some(format!(
                 "rank {waiting} waits in a barrier of PMI for rank {ended}, which has ended; the other ranks are ended"
             ));

@@ -131,6 +131,29 @@ fn a_job_ends_when_a_rank_of_it_fails() {
 }
 
 #[test]
+fn a_job_ends_when_a_rank_cannot_be_started() {
+    let client = Client::new("unstarted");
+    let one = client.path();
+    let words = [
+        "mpirun",
+        "-n",
+        "2",
+        one,
+        "kill",
+        "9",
+        ":",
+        "-n",
+        "1",
+        "./there-is-none",
+    ];
+    let output = ferriband(&words).output().expect("it runs");
+    let complaint = complained(&output);
+    assert!(complaint.contains("there-is-none"), "{complaint}");
+    assert!(!complaint.contains("panicked"), "{complaint}");
+    assert_eq!(output.status.code(), Some(127), "{complaint}");
+}
+
+#[test]
 fn a_child_that_has_the_socket_may_be_the_rank() {
     let client = Client::new("late");
     let output = client.job(&["-n", "3"], &["late", "1"]);
