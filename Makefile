@@ -13,7 +13,7 @@ BUILD_PACKAGES = gcc libc6-dev binutils
 DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 redis-tools nginx wrk
 TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 redis-tools nginx wrk python3-pyverbs iproute2 g++ infiniband-diags opensm
 BENCH_PACKAGES = perftest strace
-LAUNCH_PACKAGES = mpich openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
+LAUNCH_PACKAGES = mpich libmpich-dev openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
 BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev
 # Arguments of `make bench-mpi`, see ferriband bench --help.
 BENCH_MPI ?=
@@ -110,7 +110,7 @@ test-sdp-hosts: ## run TCP programs between two network namespaces by queue pair
 	@scripts/need-rust
 	$(CARGO) test --package ferriband-sdp-preload --test hosts
 
-test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone (LAUNCH='hydra slurm')
+test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone; MPICH's programs under ours (LAUNCH='hydra slurm')
 	$(need) $(LAUNCH_PACKAGES)
 	@FERRIBAND=$(FERRIBAND) scripts/mpi-launch-tests $(LAUNCH) || [ $$? -eq 77 ]
 

@@ -77,7 +77,7 @@ fn a_rank_has_the_environment_of_a_program_of_its_host() {
     // what `mpirun` says of the job, and what a shell changes by itself, is not the host's
     let of_host = |said: String| {
         let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
-        let others = ["FERRIBAND_MPI_", "_=", "PWD=", "OLDPWD=", "SHLVL="];
+        let others = ["FERRIBAND_MPI_", "PMI_", "_=", "PWD=", "OLDPWD=", "SHLVL="];
         lines.retain(|line| !others.iter().any(|name| line.starts_with(name)));
         lines.sort();
         lines

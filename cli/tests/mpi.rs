@@ -17,6 +17,8 @@ mod input;
 #[path = "mpi/launch.rs"]
 mod launch;
 mod libraries;
+#[path = "mpi/pmi.rs"]
+mod pmi;
 
 use libraries::library_dir;
 

@@ -60,9 +60,10 @@ const MATRIX: &str = "docs/matrix.md";
 
 /// Rooms whose crates may use those of certain rooms only: `sys/` knows the operating system alone,
 /// and the upper protocols reach the adapter by the published C ABI alone.
-const ARROWS: [(&str, &[&str]); 4] = [
+const ARROWS: [(&str, &[&str]); 5] = [
     ("sys/", &[]),
     ("ulp/host/", &["sys/"]),
+    ("ulp/launch/", &["ulp/host", "sys/"]),
     (
         "ulp/sdp/preload/",
         &["ulp/sdp/socket", "ulp/sdp/local", "sys/"],

@@ -1,7 +1,9 @@
 //! `ferriband mpirun`: starts the ranks of an MPI job on this machine and stays with them until all have ended.
 //!
-//! Owns: the job's segment and bells, the ranks' processes, their output and input, signals, and what becomes of the others when one fails. Nothing
-//! of a job lies in a file system: the segment is a memfd, the bells are eventfds, and the ranks die with this process.
+//! Owns: the job's segment and bells, the ranks' processes, their output and input, signals, the
+//! service of PMI-1 to programs that are not ours, and what becomes of the other ranks when one
+//! fails. Nothing of a job lies in a file system: the segment is a memfd, the bells are eventfds, and
+//! the ranks die with this process.
 
 mod apps;
 mod foreign;
@@ -10,6 +12,7 @@ pub mod info;
 mod input;
 mod output;
 mod places;
+mod pmi;
 mod ranks;
 mod report;
 pub mod scratch;
@@ -24,11 +27,13 @@ use crate::failure::Failure;
 use crate::launch;
 use apps::Apps;
 use ferriband_attach::DEFAULT_FABRIC;
+use ferriband_launch::server::{Event, Stage};
 use ferriband_mpi_proto::segment::Life;
 use ferriband_mpi_proto::settings::SETTINGS;
 use foreign::Watch;
 use input::Input;
 use places::Places;
+use pmi::Pmi;
 use ranks::{End, Rank, Started};
 use share::Share;
 use signals::{Signal, Signals};
@@ -65,16 +70,23 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
     }
     let mapping = mapping(&args.map_by);
     let places = Places::new(&cores, count, args.bind, &mapping);
-    launch::allow_descriptors(u64::from(count) * 4 + 64);
+    launch::allow_descriptors(u64::from(count) * 5 + 64);
+    pmi::keep_own();
     let share = Share::make(count)?;
     let mut input = Input::new(args.stdin, count)?;
     let signals = Signals::take()?;
     ranks::adopt_orphans();
+    let netns = ranks::hosts(&args.netns)?;
+    let environments = environments(&args.fabric_hosts)?;
+    // at the most one of the two has more than one
+    let hosts = netns.len().max(environments.len());
     let mut job = Job {
         args,
         apps: &apps,
         share: &share,
         signals,
+        pmi: Pmi::new(&apps, hosts, cores.len()),
+        stranded: None,
         ranks: Vec::new(),
         ending: None,
         status: 0,
@@ -82,10 +94,6 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         cause: None,
         watch: Watch::new(args.allow_foreign),
     };
-    let netns = ranks::hosts(&args.netns)?;
-    let environments = environments(&args.fabric_hosts)?;
-    // at the most one of the two has more than one
-    let hosts = netns.len().max(environments.len());
     let host_of = |rank: u32| rank as usize % hosts;
     // All of them before the first rank runs, which asks about each.
     for rank in 0..count {
@@ -102,7 +110,11 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
             mask: job.signals.mask(),
             is_in_group: input.shares_terminal(rank),
         };
-        match Rank::start(rank, args, &share, &started, input.of_rank(rank)) {
+        let begun = job.pmi.connect(rank).and_then(|socket| {
+            let input = input.of_rank(rank);
+            Rank::start(rank, args, &share, &started, &socket, input)
+        });
+        match begun {
             Ok((started, pipe)) => {
                 job.ranks.push(started);
                 input.add(pipe);
@@ -190,6 +202,9 @@ struct Job<'a> {
     apps: &'a Apps,
     share: &'a Share,
     signals: Signals,
+    pmi: Pmi,
+    /// A rank that waits in a barrier of PMI, and one that does not come to it any more.
+    stranded: Option<(u32, u32)>,
     ranks: Vec<Rank>,
     /// When the ranks were asked to end.
     ending: Option<Instant>,
@@ -228,9 +243,9 @@ impl Job<'_> {
             self.wait(input, deadline)?;
         }
         ranks::kill_orphans();
-        let share = self.share;
+        let (share, pmi) = (self.share, &self.pmi);
         self.watch
-            .tell(self.ranks.len(), |rank| share.life(rank) == Life::Unborn);
+            .tell(self.ranks.len(), |rank| is_unborn(share, pmi, rank));
         Ok(())
     }
 
@@ -244,6 +259,9 @@ impl Job<'_> {
         for rank in &self.ranks {
             rank.poll(&mut list);
         }
+        let first = list.len();
+        self.pmi.poll(&mut list);
+        let of_pmi = first..list.len();
         let look = input.poll(&mut list);
         let until = self.ending.map(|since| since + GRACE).or(deadline);
         let mut timeout = until.map_or(-1, |until| {
@@ -262,16 +280,15 @@ impl Job<'_> {
         let begun = Instant::now();
         // SAFETY: a local array, as long as is said.
         let ready = unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout) };
-        let is_ready = |fd: i32| {
-            list.iter()
-                .any(|entry| entry.fd == fd && entry.revents != 0)
-        };
+        // Few of many are ready at a time.
+        let of_ready = list.iter().filter(|entry| entry.revents != 0);
+        let fds: Vec<i32> = of_ready.map(|entry| entry.fd).collect();
+        let is_ready = |fd: i32| fds.contains(&fd);
         let is_quiet = ready == 0 && begun.elapsed().as_millis() >= PATIENCE_MS as u128;
         let has_written = self.ranks.iter().any(|rank| rank.is_first(&is_ready));
-        let share = self.share;
-        self.watch.look(&self.ranks, has_written, |rank| {
-            share.life(rank) == Life::Unborn
-        });
+        let (share, pmi) = (self.share, &self.pmi);
+        self.watch
+            .look(&self.ranks, has_written, |rank| is_unborn(share, pmi, rank));
         let mut written = Ok(());
         for rank in &mut self.ranks {
             written = written.and(rank.relay(&is_ready, is_quiet, self.args.tag_output));
@@ -286,6 +303,7 @@ impl Job<'_> {
             }
         }
         input.relay(&is_ready);
+        self.serve_pmi(&list[of_pmi]);
         if is_ready(self.signals.fd()) {
             for signal in self.signals.read() {
                 self.heard(signal);
@@ -329,25 +347,88 @@ impl Job<'_> {
             };
             self.ranks[index].end = Some(end);
             self.ranks[index].ended = Some(Instant::now());
+            self.pmi.drain(index as u32);
+            self.heed_pmi();
             self.note(end.status());
-            let life = self.share.life(index as u32);
-            if self.ending.is_some() {
-                continue;
-            }
-            if let Some(cause) = end.is_fatal(life) {
-                if life == Life::Alive && self.goes_on_without(index) {
-                    self.lost += 1;
-                    self.share.tell_death(index as u32, self.lost);
-                    let cause = cause.unwrap_or_default();
-                    complain!("ferriband mpirun: rank {index} {cause}; the other ranks go on");
-                    continue;
+            self.judge(index);
+        }
+        self.end_if_stranded();
+    }
+
+    /// How a rank has ended; none if it lives, or could not be started.
+    fn end_of(&self, index: usize) -> Option<End> {
+        self.ranks.get(index)?.end
+    }
+
+    /// Ends the job if the end of a rank, if it has ended, is one that the others cannot go on after.
+    fn judge(&mut self, index: usize) {
+        let (Some(end), None) = (self.end_of(index), self.ending) else {
+            return;
+        };
+        let rank = index as u32;
+        let life = self.share.life(rank);
+        let fatal = match (life, self.pmi.stage(rank)) {
+            (Life::Unborn, Stage::Begun) => end.is_fatal_to_pmi(self.pmi.is_closed(rank)),
+            (Life::Unborn, Stage::Finalized) => end.is_fatal(Life::Finalized),
+            _ => end.is_fatal(life),
+        };
+        let Some(cause) = fatal else { return };
+        if life == Life::Alive && self.goes_on_without(index) {
+            self.lost += 1;
+            self.share.tell_death(rank, self.lost);
+            let cause = cause.unwrap_or_default();
+            complain!("ferriband mpirun: rank {index} {cause}; the other ranks go on");
+            return;
+        }
+        if let Some(cause) = cause {
+            self.cause = Some(format!("rank {index} {cause}; the other ranks are ended"));
+        }
+        let status = self.status.max(1);
+        self.end(status);
+    }
+
+    /// Answers ranks that speak PMI. `list` is what its server waited for.
+    fn serve_pmi(&mut self, list: &[libc::pollfd]) {
+        let closed = self.pmi.relay(list);
+        self.heed_pmi();
+        for rank in closed {
+            self.judge(rank as usize);
+        }
+    }
+
+    /// Does what ranks have asked for by PMI.
+    fn heed_pmi(&mut self) {
+        while let Some(event) = self.pmi.next_event() {
+            match event {
+                Event::Aborted { rank, code, text } if self.ending.is_none() => {
+                    let why = if text.is_empty() {
+                        text
+                    } else {
+                        format!(": {text}")
+                    };
+                    self.cause = Some(format!(
+                        "rank {rank} has aborted the job by PMI{why}; the other ranks are ended"
+                    ));
+                    self.end((code as u8).max(1));
                 }
-                if let Some(cause) = cause {
-                    self.cause = Some(format!("rank {index} {cause}; the other ranks are ended"));
-                }
-                let status = self.status.max(1);
-                self.end(status);
+                Event::Stranded { waiting, ended } => self.stranded = Some((waiting, ended)),
+                Event::Aborted { .. } => (),
             }
+        }
+    }
+
+    /// Ends the job if a barrier of PMI waits for a rank that has ended, though nothing was wrong
+    /// with its end.
+    fn end_if_stranded(&mut self) {
+        let Some((waiting, ended)) = self.stranded else {
+            return;
+        };
+        if self.ending.is_none() && self.end_of(ended as usize).is_some() {
+            self.cause = Some(format!(
+                "rank {waiting} waits in a barrier of PMI for rank {ended}, which has ended; the other ranks are ended"
+            ));
+            let status = self.status.max(1);
+            self.end(status);
         }
     }
 
@@ -406,6 +487,23 @@ impl End {
             (End::Status(_), _) => None,
         }
     }
+
+    /// Whether the others cannot go on after the end of a rank that has begun with PMI and has not
+    /// finalized. Where another process still has its socket, that may be the rank.
+    fn is_fatal_to_pmi(self, is_closed: bool) -> Option<Option<String>> {
+        match self {
+            End::Status(0) if !is_closed => None,
+            End::Status(status) => Some(Some(format!(
+                "ended with status {status} without PMI's finalize"
+            ))),
+            End::Signal(_) => self.is_fatal(Life::Alive),
+        }
+    }
+}
+
+/// Whether a rank has begun neither with our MPI nor with PMI.
+fn is_unborn(share: &Share, pmi: &Pmi, rank: u32) -> bool {
+    share.life(rank) == Life::Unborn && pmi.stage(rank) == Stage::New
 }
 
 #[cfg(test)]

@@ -2,18 +2,23 @@
 
 use super::apps::Apps;
 use super::output::{Stream, To};
+use super::pmi;
 use super::share::Share;
 use super::signals::Signal;
 use crate::args::{Inherited, MpirunArgs};
 use crate::caller;
 use crate::failure::Failure;
 use crate::launch;
-use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, OTHER_LAUNCHERS, PROGRAM};
+use ferriband_launch::client;
+use ferriband_mpi_proto::segment::{
+    BELLS, CROWDED, HOST_FD, LOCAL_RANK, OTHER_LAUNCHERS, PMI, PROGRAM,
+};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -78,23 +83,22 @@ impl End {
 }
 
 impl Rank {
-    /// Starts rank `number`; and the pipe to its standard input, if that is one.
+    /// Starts rank `number`, whose end of its socket to PMI is `socket`. Returns also the pipe to its
+    /// standard input, if that is one.
     pub fn start(
         number: u32,
         args: &MpirunArgs,
         share: &Share,
         started: &Started<'_>,
+        socket: &UnixStream,
         input: Stdio,
     ) -> Result<(Self, Option<ChildStdin>), Failure> {
         let (cores, mask) = (started.cores, started.mask);
-        let (app_number, app) = started.apps.of_rank(number);
+        let (_, app) = started.apps.of_rank(number);
         let (program, arguments) = app
             .command
             .split_first()
             .expect("each program has at least one word");
-        let bells = share.bells();
-        let names: Vec<String> = bells.iter().map(ToString::to_string).collect();
-        let is_crowded = started.apps.ranks() as usize > cores.len();
         let mut command = inheriting(program, &app.inherit);
         command
             .args(arguments)
@@ -105,15 +109,15 @@ impl Rank {
                     .map(|(name, value)| (name, value)),
             )
             .envs(started.chosen.iter().map(|(name, value)| (name, value)))
-            .env(HOST_FD, share.words())
-            .env(BELLS, names.join(","))
-            .env(LOCAL_RANK, number.to_string())
-            .env(CROWDED, if is_crowded { "1" } else { "0" })
-            .env(PROGRAM, app_number.to_string())
+            .envs(place(number, share, started))
             .envs(app.env.iter().filter_map(|pair| pair.split_once('=')))
             .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        for name in OTHER_LAUNCHERS {
+            command.env_remove(name);
+        }
+        command.envs(place_by_pmi(number, started.apps, socket));
         if let Some(dir) = &app.wdir {
             enterable(dir)?;
             command.current_dir(dir);
@@ -127,7 +131,9 @@ impl Rank {
             );
         }
         let parent = std::process::id().cast_signed();
-        let host = share.fd();
+        let mut kept = share.bells();
+        kept.extend(share.fd());
+        kept.push(socket.as_raw_fd());
         let netns = started.netns.map(AsRawFd::as_raw_fd);
         let bound = started.bound.as_deref().map(set_of);
         let (control, is_in_group) = (share.control(), started.is_in_group);
@@ -137,13 +143,10 @@ impl Rank {
                 // SAFETY: the call takes no memory.
                 unsafe { libc::setpgid(0, 0) };
             }
-            become_rank(parent, netns, host, &bells, bound.as_ref(), &mask)
+            become_rank(parent, netns, &kept, bound.as_ref(), &mask)
         };
         // SAFETY: what is called between fork and exec takes no lock and no memory.
         unsafe { command.pre_exec(become_it) };
-        for name in OTHER_LAUNCHERS {
-            command.env_remove(name);
-        }
         let mut child = command
             .spawn()
             .map_err(|error| launch::explain(&seen_from(app.wdir.as_deref(), program), &error))?;
@@ -255,6 +258,30 @@ fn inheriting(program: &OsStr, which: &Inherited) -> Command {
     command
 }
 
+/// What tells a rank its place in the job's segment.
+fn place(number: u32, share: &Share, started: &Started<'_>) -> [(&'static str, String); 5] {
+    let bells: Vec<String> = share.bells().iter().map(ToString::to_string).collect();
+    let is_crowded = started.apps.ranks() as usize > started.cores.len();
+    let (program, _) = started.apps.of_rank(number);
+    [
+        (HOST_FD, share.words()),
+        (BELLS, bells.join(",")),
+        (LOCAL_RANK, number.to_string()),
+        (CROWDED, u8::from(is_crowded).to_string()),
+        (PROGRAM, program.to_string()),
+    ]
+}
+
+/// What tells a rank its place by PMI-1, and our library that this PMI is this launcher's.
+fn place_by_pmi(number: u32, apps: &Apps, socket: &UnixStream) -> [(&'static str, String); 4] {
+    [
+        (client::FD, socket.as_raw_fd().to_string()),
+        (client::RANK, number.to_string()),
+        (client::SIZE, apps.ranks().to_string()),
+        (PMI, pmi::words(socket)),
+    ]
+}
+
 fn set_of(cores: &[usize]) -> libc::cpu_set_t {
     // SAFETY: a set is plain memory.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -287,8 +314,7 @@ fn seen_from(dir: Option<&Path>, program: &OsStr) -> OsString {
 fn become_rank(
     parent: libc::pid_t,
     netns: Option<RawFd>,
-    host: Option<RawFd>,
-    bells: &[RawFd],
+    kept: &[RawFd],
     bound: Option<&libc::cpu_set_t>,
     mask: &libc::sigset_t,
 ) -> io::Result<()> {
@@ -304,7 +330,7 @@ fn become_rank(
         {
             return Err(io::Error::last_os_error());
         }
-        for fd in bells.iter().chain(&host) {
+        for fd in kept {
             libc::fcntl(*fd, libc::F_SETFD, 0);
         }
         if let Some(set) = bound {

@@ -84,8 +84,8 @@ impl Drop for Foreign {
 fn a_program_that_is_linked_to_another_mpi_is_refused_with_its_name() {
     for (name, library, of) in [
         ("open", "libmpi.so.40", "Open MPI"),
-        ("mpich", "libmpich.so.12", "MPICH"),
-        ("intel", "libmpi.so.12", "Intel MPI"),
+        ("cray", "libmpi_gnu_123.so.12", "Cray MPICH"),
+        ("ibm", "libmpi_ibm.so.3", "IBM Spectrum MPI"),
     ] {
         let foreign = Foreign::new(name, library);
         for words in [
@@ -106,6 +106,30 @@ fn a_program_that_is_linked_to_another_mpi_is_refused_with_its_name() {
         assert_eq!(
             (output.status.code(), complained(&output).as_str()),
             (Some(0), "")
+        );
+    }
+}
+
+#[test]
+fn a_program_of_mpich_is_started_and_it_is_told_if_it_does_not_ask_for_the_others() {
+    for (name, library) in [("mpich", "libmpich.so.12"), ("intel", "libmpi.so.12")] {
+        let foreign = Foreign::new(name, library);
+        foreign.file(
+            "slow.c",
+            "#include <stdio.h>\n#include <unistd.h>\nint MPI_Init(void *, void *);\nint main(void) { MPI_Init(0, 0); puts(\"alone\"); fflush(stdout); usleep(300000); return 0; }",
+        );
+        let own = format!("./{library}");
+        foreign.cc(&["slow.c", &own, "-Wl,-rpath,$ORIGIN", "-o", "slow"]);
+        let output = foreign.mpirun(&["-n", "2", "./slow"]);
+        let complaint = complained(&output);
+        assert_eq!(said(&output), "alone\nalone\n", "{complaint}");
+        assert!(
+            output.status.success() && complaint.contains(library),
+            "{complaint}"
+        );
+        assert!(
+            complaint.contains("asked for the others by PMI-1"),
+            "{complaint}"
         );
     }
 }

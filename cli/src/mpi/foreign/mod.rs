@@ -1,4 +1,6 @@
-//! Programs of another MPI. Our launcher is nothing to their library, so each of N processes would be a job of one rank without a word.
+//! Programs of another MPI. Most of their libraries cannot ask our launcher who the others are, so
+//! each of N processes would be a job of one rank without a word. MPICH's ask by PMI-1, which
+//! `mpirun` serves, and are let run.
 //!
 //! Owns: how libraries of MPIs are called, what is found in an executable before it runs ([`check`]) and in a process that runs ([`Watch`]), and what is said. A program that is no
 //! ELF file, or that loads its MPI later as Python does, is seen when it runs, if at all.
@@ -25,22 +27,24 @@ const LAST_LOOK: Duration = Duration::from_secs(60);
 /// A job that goes on is told of what was seen after this.
 const EARLY: Duration = Duration::from_secs(2);
 
+/// MPIs whose processes find one another by PMI-1.
+const MPICH: &str = "MPICH, or an MPI with its ABI: Intel MPI, MVAPICH";
+
 /// A library of an MPI, by its name; which one it is of, as far as the name says it. What begins with `libmpi` and is none is not meant.
 fn is_mpi(file: &str) -> Option<&'static str> {
     let (stem, version) = file.strip_prefix("lib")?.split_once(".so")?;
     let major = version.trim_start_matches('.').split('.').next();
     let open_mpi = "Open MPI";
-    let mpich = "MPICH, or an MPI with its ABI: Intel MPI, MVAPICH";
     let begins = |names: &[&str]| names.iter().any(|name| stem.starts_with(name));
     match stem {
         "mpi" => Some(match major {
             Some("40" | "20" | "1" | "0") => open_mpi,
-            Some("12") => mpich,
+            Some("12") => MPICH,
             _ => "another MPI",
         }),
         "mpi_abi" => Some("another MPI of the standard ABI"),
         "mpich" | "mpichcxx" | "mpichfort" | "mpichf90" | "mpl" | "fmpich" | "mpifort"
-        | "mpicxx" | "mpi_mt" | "mpi_ilp64" => (stem != "mpl").then_some(mpich),
+        | "mpicxx" | "mpi_mt" | "mpi_ilp64" => (stem != "mpl").then_some(MPICH),
         _ if begins(&[
             "mpi_mpifh",
             "mpi_usempi",
@@ -75,7 +79,7 @@ struct Found {
     of: &'static str,
 }
 
-/// Refuses programs that are linked to another MPI.
+/// Refuses programs that are linked to another MPI, which could not find one another.
 pub fn check(apps: &Apps) -> Result<(), Failure> {
     let lib = launch::lib_dir()?;
     for app in apps.iter() {
@@ -89,7 +93,8 @@ pub fn check(apps: &Apps) -> Result<(), Failure> {
         };
         let own = value("LD_LIBRARY_PATH").or_else(|| std::env::var_os("LD_LIBRARY_PATH"));
         let search = Search::new(&lib, own.as_deref());
-        if let Some(found) = linked(&path, &lib, &search) {
+        let found = linked(&path, &lib, &search);
+        if let Some(found) = found.filter(|found| found.of != MPICH) {
             return Err(refusal(&path, &found, &lib));
         }
     }
@@ -137,7 +142,7 @@ fn what_to_do(lib: &Path) -> String {
     )
 }
 
-/// Looks at processes that have not called MPI_Init.
+/// Looks at processes that have begun neither with our MPI nor with PMI.
 pub struct Watch {
     lib: Option<PathBuf>,
     begun: Instant,
@@ -189,7 +194,7 @@ impl Watch {
         }
     }
 
-    /// Says what was seen, once, if no rank has called MPI_Init.
+    /// Says what was seen, once, if no rank has begun.
     pub fn tell(&mut self, ranks: usize, is_unborn: impl Fn(u32) -> bool) {
         let (Some((found, _)), Some(lib), false) = (&self.found, &self.lib, self.is_told) else {
             return;
@@ -197,7 +202,7 @@ impl Watch {
         if (0..ranks as u32).all(is_unborn) {
             self.is_told = true;
             complain!(
-                "ferriband mpirun: a rank has loaded {} ({}), and no rank has called MPI_Init of Ferriband's library: each process is a job of its own, of one rank\n  {}",
+                "ferriband mpirun: a rank has loaded {} ({}), and no rank has called MPI_Init of Ferriband's library or asked for the others by PMI-1: each process is a job of its own, of one rank\n  {}",
                 found.library,
                 found.of,
                 what_to_do(lib)

@@ -29,14 +29,27 @@ pub const CROWDED: &str = "FERRIBAND_MPI_CROWDED";
 /// Environment of a rank: which of the job's programs it runs.
 pub const PROGRAM: &str = "FERRIBAND_MPI_PROGRAM";
 
-/// What makes a process a rank of another launcher. `mpirun` takes it out of its ranks' environment: a rank that has it was started by a launcher within the job.
-pub const OTHER_LAUNCHERS: &[&str] = &["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE"];
+/// Environment of a rank: which descriptor PMI_FD was when `mpirun` set it, a space, and the kernel's
+/// name of that socket. A process with another one in PMI_FD is a rank of another launcher.
+pub const PMI: &str = "FERRIBAND_MPI_PMI";
+
+/// What makes a process a rank of another launcher, or tells such a rank more. `mpirun` takes it out
+/// of its ranks' environment, and sets PMI_FD anew: a rank that has another one, or any of the others,
+/// was started by a launcher within the job.
+pub const OTHER_LAUNCHERS: &[&str] = &[
+    "PMI_FD",
+    "PMI_PORT",
+    "PMI_ID",
+    "PMI_JOBID",
+    "PMI_SPAWNED",
+    "PMIX_NAMESPACE",
+];
 
 /// The segment's name as a memfd.
 pub const MEMFD: &str = "ferriband-mpi";
 
 /// What a launcher sets, and no user.
-pub const LAUNCHERS: &[&str] = &[HOST_FD, BELLS, LOCAL_RANK, CROWDED, PROGRAM];
+pub const LAUNCHERS: &[&str] = &[HOST_FD, BELLS, LOCAL_RANK, CROWDED, PROGRAM, PMI];
 
 /// Bytes of the place for a channel's block, where so many ranks share the segment. A line that its reader's cache still holds costs its next writer more than one that was read
 /// long ago, so a block is as large as is affordable: all blocks of a rank take 1 MiB at the most, and have memory as far as they were ever filled.

@@ -4,7 +4,7 @@ use crate::collective::{self, choose};
 use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::edge::Guard;
 use crate::errors::Outcome;
-use crate::host::inherit;
+use crate::host::kernel;
 use crate::net::{Net, Wanted};
 use crate::runtime::{Runtime, SELF, Settings, WORLD};
 use crate::settings::Chosen;
@@ -49,7 +49,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     };
     if let Some(host) = &host {
         host.set_life(Life::Alive);
-        inherit::let_ranks_read();
+        kernel::let_ranks_read();
     }
     let mut runtime = Runtime::new(host, settings)?;
     runtime.set_table(choose::table(&chosen.coll, chosen.coll_table.as_deref())?);

@@ -83,7 +83,7 @@ pub fn now_ns() -> u64 {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
-    crate::host::inherit::clock_ns(clock)
+    crate::host::kernel::clock_ns(clock)
 }
 
 thread_local! {

@@ -4,8 +4,9 @@
 //! The first to come makes segment and bells and gives them to the others. Both sides look who the other one is: a name can be bound by anybody, a
 //! uid cannot be claimed.
 
-use super::{Bells, Host, Segment, inherit};
+use super::{Bells, Host, Segment};
 use ferriband_host::Event;
+use ferriband_launch::inherit;
 use ferriband_mpi_proto::segment::{Layout, slot};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};

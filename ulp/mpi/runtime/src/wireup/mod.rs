@@ -1,8 +1,10 @@
 //! What the launcher has left: who are the others, which of them share this host, and what do they leave for one another.
 //!
-//! Owns: the engine that has started this process (PMI-1 and PMI-2 over a socket, PMIx by its library), whether this process is the rank that was started or one that the rank has started
-//! ([`claim`]), and how ranks that no `mpirun` of ours has started come to the segment that they share. Must not know: communicators, messages. Our own `mpirun` is
-//! no engine: it leaves the segment's descriptor to its children ([`own`]).
+//! Owns: the engine that has started this process (`ferriband-launch` speaks with it), whether this
+//! process is the rank that was started or one that the rank has started ([`claim`]), and how ranks
+//! that no `mpirun` of ours has started come to the segment that they share. Must not know:
+//! communicators, messages, what is said to an engine. Ranks of our own `mpirun` need no engine: it
+//! leaves the segment's descriptor to them ([`own`]).
 //!
 //! How a host comes together: each rank asks for the name of the job. The first one to bind an abstract socket of a name made of it makes segment and
 //! bells; the others fetch them there. Then all go through the engine's fence; whoever made the segment serves it until the fence is over. Where
@@ -11,22 +13,16 @@
 
 mod claim;
 mod own;
-mod pmi;
-mod pmix;
 
 use crate::constants::MPI_ERR_OTHER;
 use crate::edge::fresh::Fresh;
 use crate::errors::{MpiError, Outcome};
+use crate::host::Host;
 use crate::host::meet::{self, Meeting};
-use crate::host::{Host, inherit};
 use claim::Kin;
+use ferriband_launch::{Engine, Place, Which, inherit};
 use ferriband_mpi_proto::connect::{CARD, Card};
-use ferriband_mpi_proto::pmi::Version;
-use pmi::Pmi;
-use pmix::Pmix;
-use std::env;
 use std::io::{Read, Write};
-use std::os::fd::RawFd;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
@@ -34,12 +30,6 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Looks for them this often.
 const LOOK: Duration = Duration::from_micros(200);
-
-/// The engine that has started this process.
-enum Engine {
-    Pmi(Pmi),
-    Pmix(Box<Pmix>),
-}
 
 static ENGINE: Fresh<Option<Engine>> = Fresh::new(|| None);
 
@@ -50,19 +40,6 @@ fn engine() -> MutexGuard<'static, Option<Engine>> {
 /// In a forked child, which no engine has started.
 pub fn forget() {
     ENGINE.forget();
-}
-
-/// Who this process is, by its engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    /// Name of the job, the same for all its ranks and for no other job.
-    job: String,
-    /// Rank in the world.
-    rank: u32,
-    /// Ranks of the world.
-    ranks: u32,
-    /// Which of the job's programs this is.
-    program: Option<u32>,
 }
 
 /// What a guest begins with.
@@ -103,16 +80,18 @@ impl Found {
     }
 }
 
-/// Joins the job of the launcher that has started this process, if one has. An engine of another launcher goes first: it was started within a job of ours, if there
-/// is one, because our `mpirun` takes what names an engine out of its ranks' environment.
+/// Joins the job of the launcher that has started this process, if one has. An engine of another
+/// launcher goes first: it was started within a job of ours, if there is one, because our `mpirun`
+/// takes what names another engine out of its ranks' environment. What our `mpirun` itself serves by
+/// PMI is for programs that do not know its segment.
 pub fn join(wish: &Wish) -> Outcome<Found> {
-    let Some(which) = find(wish) else {
+    let Some(which) = ferriband_launch::find(&wish.engine, own::has_pmi()) else {
         return own::join();
     };
-    if let Some(kin) = which.kin() {
+    if let Some(kin) = kin(which) {
         return Ok(Found::kin(kin, "a rank of another launcher"));
     }
-    let mut found = which.open(wish)?;
+    let mut found = which.open(&wish.pmix_library)?;
     let place = found.place()?;
     let host = if place.ranks > 1 {
         Some(gather(&mut found, &place)?)
@@ -128,48 +107,15 @@ pub fn join(wish: &Wish) -> Outcome<Found> {
     }))
 }
 
-/// Which engine the environment speaks of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
-    /// PMI, in this version if one is asked for.
-    Pmi(Option<Version>),
-    Pmix,
-}
-
-fn find(wish: &Wish) -> Option<Which> {
-    let has = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    let has_pmi = has(pmi::FD) || has(pmi::PORT);
-    match wish.engine.as_str() {
-        "pmi1" if has_pmi => Some(Which::Pmi(Some(Version::One))),
-        "pmi2" if has_pmi => Some(Which::Pmi(Some(Version::Two))),
-        "auto" if has_pmi => Some(Which::Pmi(None)),
-        "pmix" | "auto" if has(pmix::NAMESPACE) => Some(Which::Pmix),
-        _ => None,
+/// Why this process is not the rank that an engine has started, if it is not.
+fn kin(which: Which) -> Option<Kin> {
+    let Some(place) = which.place_name() else {
+        return Some(Kin::Closed);
+    };
+    if claim::is_fork(None) {
+        return Some(Kin::Fork);
     }
-}
-
-impl Which {
-    /// Why this process is not the rank, if it is not.
-    fn kin(self) -> Option<Kin> {
-        let place = match self {
-            Self::Pmi(_) => pmi::place_of_environment(),
-            Self::Pmix => Some(pmix::place_of_environment()),
-        };
-        let Some(place) = place else {
-            return Some(Kin::Closed);
-        };
-        if claim::is_fork(None) {
-            return Some(Kin::Fork);
-        }
-        (!claim::claim(&place)).then_some(Kin::Later(None))
-    }
-
-    fn open(self, wish: &Wish) -> Outcome<Engine> {
-        match self {
-            Self::Pmi(version) => Pmi::open(version).map(Engine::Pmi),
-            Self::Pmix => Pmix::open(&wish.pmix_library).map(|pmix| Engine::Pmix(Box::new(pmix))),
-        }
-    }
+    (!claim::claim(&place)).then_some(Kin::Later(None))
 }
 
 /// Comes to the host's segment, and through the first fence.
@@ -307,71 +253,10 @@ fn failed(text: &str) -> MpiError {
     MpiError::with(MPI_ERR_OTHER, text.to_owned())
 }
 
-impl Engine {
-    fn place(&self) -> Outcome<Place> {
-        let place = match self {
-            Self::Pmi(pmi) => pmi.place(),
-            Self::Pmix(pmix) => pmix.place(),
-        };
-        if place.ranks == 0 || place.rank >= place.ranks {
-            return Err(failed(&format!(
-                "the launcher says that this is rank {} of {}",
-                place.rank, place.ranks
-            )));
-        }
-        Ok(place.clone())
-    }
-
-    /// Leaves `value` of rank `rank`, this one, for the others: they find it after the next fence.
-    fn put(&mut self, rank: u32, key: &str, value: &str) -> Outcome {
-        match self {
-            Self::Pmi(pmi) => pmi.put(&format!("ferriband-{key}-{rank}"), value),
-            Self::Pmix(pmix) => pmix.put(&format!("ferriband-{key}"), value),
-        }
-    }
-
-    /// What `rank` has left.
-    fn get(&mut self, rank: u32, key: &str) -> Outcome<String> {
-        match self {
-            Self::Pmi(pmi) => pmi.get(&format!("ferriband-{key}-{rank}")),
-            Self::Pmix(pmix) => pmix.get(rank, &format!("ferriband-{key}")),
-        }
-    }
-
-    fn begin_fence(&mut self) -> Outcome {
-        match self {
-            Self::Pmi(pmi) => pmi.begin_fence(),
-            Self::Pmix(pmix) => pmix.begin_fence(),
-        }
-    }
-
-    fn is_fence_over(&mut self) -> Outcome<bool> {
-        match self {
-            Self::Pmi(pmi) => pmi.is_fence_over(),
-            Self::Pmix(pmix) => pmix.is_fence_over(),
-        }
-    }
-
-    /// What can be read when a fence may be over.
-    fn fd(&self) -> RawFd {
-        match self {
-            Self::Pmi(pmi) => pmi.fd(),
-            Self::Pmix(pmix) => pmix.fd(),
-        }
-    }
-
-    fn abort(&mut self, code: i32, text: &str) {
-        match self {
-            Self::Pmi(pmi) => pmi.abort(code, text),
-            Self::Pmix(pmix) => pmix.abort(code, text),
-        }
-    }
-
-    fn leave(self) {
-        match self {
-            Self::Pmi(pmi) => pmi.leave(),
-            Self::Pmix(pmix) => pmix.leave(),
-        }
+impl From<ferriband_launch::Error> for MpiError {
+    #[cold]
+    fn from(error: ferriband_launch::Error) -> Self {
+        failed(&error.to_string())
     }
 }
 
@@ -388,7 +273,7 @@ mod tests {
             ..Card::default()
         };
         let text = address(4, &card);
-        assert!(text.len() <= ferriband_mpi_proto::pmi::LONGEST_VALUE);
+        assert!(text.len() <= ferriband_launch::pmi::LONGEST_VALUE);
         assert_eq!(parse_address(&text), Some((4, card)));
         assert_eq!(parse_address(&text[..text.len() - 1]), None);
         assert_eq!(parse_address("4:é"), None);

@@ -3,10 +3,43 @@
 use super::claim::{self, Kin};
 use super::{Found, Joined, failed};
 use crate::errors::Outcome;
-use crate::host::{Bells, Host, Segment, inherit};
-use ferriband_mpi_proto::segment::{BELLS, CROWDED, HOST_FD, LOCAL_RANK, MEMFD, PROGRAM, SYSTEM_V};
+use crate::host::{Bells, Host, Segment};
+use ferriband_launch::{client, inherit};
+use ferriband_mpi_proto::segment::{
+    BELLS, CROWDED, HOST_FD, LOCAL_RANK, MEMFD, PMI, PROGRAM, SYSTEM_V,
+};
 use std::env;
 use std::os::fd::RawFd;
+
+/// What has become of the descriptor that our `mpirun` has left in PMI_FD.
+enum LeftPmi {
+    /// It is open.
+    Open(RawFd),
+    /// It was closed on the way. Its number may be another file's.
+    Closed,
+}
+
+/// The descriptor that our `mpirun` has left in PMI_FD beside a place in its segment. None if a
+/// launcher within the job has left another socket there.
+fn left_pmi() -> Option<LeftPmi> {
+    env::var_os(HOST_FD)?;
+    let left = env::var(PMI).ok()?;
+    let (number, name) = left.split_once(' ')?;
+    if env::var(client::FD).ok()? != number {
+        return None;
+    }
+    let fd = number.parse().ok()?;
+    match inherit::name_of(fd) {
+        Some(found) if found == name => Some(LeftPmi::Open(fd)),
+        Some(found) if found.starts_with("socket:") => None,
+        _ => Some(LeftPmi::Closed),
+    }
+}
+
+/// Whether PMI_FD is our `mpirun`'s, so that this process takes its place in the segment.
+pub fn has_pmi() -> bool {
+    left_pmi().is_some()
+}
 
 /// Takes the place that `mpirun` has left for this process, if it has.
 pub fn join() -> Outcome<Found> {
@@ -56,6 +89,10 @@ pub fn join() -> Outcome<Found> {
     }
     for bell in &bells {
         inherit::close_on_exec(*bell);
+    }
+    if let Some(LeftPmi::Open(fd)) = left_pmi() {
+        // What this rank starts is not the rank.
+        inherit::close_on_exec(fd);
     }
     Ok(Found::Rank(Joined {
         host: Some(Host::new(segment, Bells::new(bells), rank)),

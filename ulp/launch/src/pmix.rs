@@ -1,16 +1,17 @@
-//! PMIx: by the library `libpmix.so.2`, loaded at run time. PRRTE, Open MPI's mpirun and Slurm's `--mpi=pmix` serve it.
+//! The client of PMIx, by the library `libpmix.so.2`, which is loaded at run time. PRRTE, Open
+//! MPI's mpirun and Slurm's `--mpi=pmix` serve PMIx.
 //!
-//! The structures are those of the PMIx standard's binding for C, versions 3 to 5: a process's name, a value (a type, then 24 bytes at most), and
-//! seven functions. Values of the library's that are read here are of plain types; what it allocates for them is the C library's to free.
+//! The structures are those of the PMIx standard's binding for C, versions 3 to 5: a process's
+//! name, a value (a type, then 24 bytes at most), and seven functions. Values that are read here
+//! are of plain types. The library allocates them with the C library's malloc, and this module frees them.
 
-use super::{Place, failed};
-use crate::errors::Outcome;
+use crate::{Error, Outcome, Place};
 use ferriband_host::Event;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// What a launcher sets that serves PMIx.
+/// Environment of a rank of a launcher that serves PMIx: the name of its job.
 pub const NAMESPACE: &str = "PMIX_NAMESPACE";
 
 const LIBRARY: &str = "libpmix.so.2";
@@ -75,7 +76,7 @@ struct Functions {
     finalize: unsafe extern "C" fn(*const c_void, usize) -> c_int,
 }
 
-/// The library, and this process's place.
+/// A connection to a process manager that speaks PMIx: the library, and this process's place.
 pub struct Pmix {
     functions: Functions,
     me: Proc,
@@ -100,14 +101,14 @@ unsafe extern "C" fn answer(status: c_int, fence: *mut c_void) {
     fence.bell.signal();
 }
 
-/// What this process's place with the engine is called.
-pub fn place_of_environment() -> String {
+/// A name of the place that the process manager has given to this process.
+pub fn place_name() -> String {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     format!("pmix {} {}", variable(NAMESPACE), variable("PMIX_RANK"))
 }
 
 impl Pmix {
-    /// Loads the library, from `file` if that is not empty, and says hello.
+    /// Loads the library, from `file` if that is not empty, and connects.
     pub fn open(file: &str) -> Outcome<Self> {
         let functions = load(file)?;
         let mut me = Proc {
@@ -118,7 +119,7 @@ impl Pmix {
         let status = unsafe { (functions.init)(&raw mut me, std::ptr::null_mut(), 0) };
         check("PMIx_Init", status)?;
         let bell =
-            Event::new().map_err(|error| failed(&format!("no eventfd can be made: {error}")))?;
+            Event::new().map_err(|error| Error::new(format!("no eventfd can be made: {error}")))?;
         let job = name_of(&me);
         let mut pmix = Self {
             functions,
@@ -139,14 +140,17 @@ impl Pmix {
         Ok(pmix)
     }
 
+    /// Who this process is.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
+    /// The eventfd that can be read when a fence is over.
     pub fn fd(&self) -> RawFd {
         self.fence.bell.as_raw_fd()
     }
 
+    /// Leaves a value of this rank, which other ranks find after the next fence.
     pub fn put(&mut self, key: &str, value: &str) -> Outcome {
         let (key, value) = (text(key)?, text(value)?);
         let mut value = Value {
@@ -160,9 +164,11 @@ impl Pmix {
         check("PMIx_Put", status)
     }
 
+    /// What a rank has put before the last fence.
     pub fn get(&mut self, rank: u32, key: &str) -> Outcome<String> {
         self.value(rank, key, STRING, |value| {
-            // SAFETY: a value of that type is a string that ends in zero, or none; both are the C library's to free.
+            // SAFETY: a value of that type is a string that ends in zero, or none. It was made by
+            // the C library's malloc, and nobody else has it.
             unsafe {
                 let string = value.data.string;
                 if string.is_null() {
@@ -180,7 +186,7 @@ impl Pmix {
         self.value(rank, key, UINT32, |value| unsafe { value.data.uint32 })
     }
 
-    /// What a rank of this job has put, or the engine says of it.
+    /// What a rank of this job has put, or the process manager says of the rank.
     fn value<T>(
         &self,
         rank: u32,
@@ -203,14 +209,14 @@ impl Pmix {
         };
         check(&format!("PMIx_Get({key} of {rank})"), status)?;
         if found.is_null() {
-            return Err(failed(&format!("PMIx knows no {key} of {rank}")));
+            return Err(Error::new(format!("PMIx knows no {key} of {rank}")));
         }
         // SAFETY: as above.
         let value = unsafe { &*found };
         let outcome = if value.kind == kind {
             Ok(read(value))
         } else {
-            Err(failed(&format!(
+            Err(Error::new(format!(
                 "PMIx says {key} of {rank} in type {}, not {kind}",
                 value.kind
             )))
@@ -220,6 +226,7 @@ impl Pmix {
         outcome
     }
 
+    /// Comes to a fence.
     pub fn begin_fence(&mut self) -> Outcome {
         // SAFETY: a function without arguments.
         check("PMIx_Commit", unsafe { (self.functions.commit)() })?;
@@ -236,6 +243,7 @@ impl Pmix {
         check("PMIx_Fence_nb", status)
     }
 
+    /// Whether the fence is over.
     pub fn is_fence_over(&mut self) -> Outcome<bool> {
         let status = self.fence.status.load(Ordering::SeqCst);
         if status == NONE_CAME {
@@ -247,12 +255,14 @@ impl Pmix {
         check("PMIx_Fence", status).map(|()| true)
     }
 
+    /// Has all ranks of the job ended with status `code`.
     pub fn abort(&mut self, code: i32, why: &str) {
         let why = text(why).unwrap_or_default();
         // SAFETY: a string that lives as long as the call; no processes means all.
         unsafe { (self.functions.abort)(code, why.as_ptr(), std::ptr::null_mut(), 0) };
     }
 
+    /// Says that this rank may end.
     pub fn leave(self: Box<Self>) {
         // SAFETY: nothing is handed over.
         unsafe { (self.functions.finalize)(std::ptr::null(), 0) };
@@ -273,19 +283,22 @@ fn name_of(process: &Proc) -> String {
 }
 
 fn text(text: &str) -> Outcome<CString> {
-    CString::new(text).map_err(|_| failed(&format!("{text:?} has a zero in it")))
+    CString::new(text).map_err(|_| Error::new(format!("{text:?} has a zero in it")))
 }
 
 fn check(call: &str, status: c_int) -> Outcome {
     if status == SUCCESS {
         Ok(())
     } else {
-        Err(failed(&format!("{call} fails with PMIx's status {status}")))
+        Err(Error::new(format!(
+            "{call} fails with PMIx's status {status}"
+        )))
     }
 }
 
-/// The library: the file that was named, the one that the launcher has loaded itself, or the loader's. The launcher's own comes first, because servers of
-/// version 5 and clients of version 4 misunderstand each other here and there.
+/// The library's functions. Its file is the one that was named; else the one that the launcher has
+/// loaded; else the one that the loader finds. The launcher's comes before the loader's, because
+/// clients of version 4 do not understand all that servers of version 5 say.
 fn load(file: &str) -> Outcome<Functions> {
     let names: Vec<String> = if file.is_empty() {
         let own = launchers_own();
@@ -297,7 +310,8 @@ fn load(file: &str) -> Outcome<Functions> {
     for name in &names {
         let path = text(name)?;
         // Its own plug-ins look for its symbols, so they must be seen by all.
-        // SAFETY: loading a library runs its initializers, as the user who started this job by that launcher wants it.
+        // SAFETY: loading a library runs its initializers. The user has chosen this launcher, and
+        // with it the library.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if !handle.is_null() {
             return functions(handle, name);
@@ -306,12 +320,12 @@ fn load(file: &str) -> Outcome<Functions> {
         let said = unsafe { CStr::from_ptr(libc::dlerror()) };
         why = said.to_string_lossy().into_owned();
     }
-    Err(failed(&format!(
+    Err(Error::new(format!(
         "the launcher serves PMIx, and {LIBRARY} cannot be loaded: {why} (FERRIBAND_MPI_PMIX_LIBRARY names the file)"
     )))
 }
 
-/// The file of the library in the process that started this one.
+/// The file of the library in the process that has started this one.
 fn launchers_own() -> Option<String> {
     let parent = std::os::unix::process::parent_id();
     let maps = std::fs::read_to_string(format!("/proc/{parent}/maps")).ok()?;
@@ -332,7 +346,7 @@ fn functions(handle: *mut c_void, file: &str) -> Outcome<Functions> {
         // SAFETY: a handle of the loader's and a string.
         let found = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
         if found.is_null() {
-            Err(failed(&format!("{file} has no {name}")))
+            Err(Error::new(format!("{file} has no {name}")))
         } else {
             Ok(found)
         }

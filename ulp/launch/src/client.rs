@@ -1,30 +1,48 @@
-//! PMI-1 and PMI-2: over a socket that the engine has left to this process. Hydra, gforker and Slurm's `--mpi=pmi2` speak both.
+//! The client of PMI-1 and PMI-2, over a socket that the process manager has left to this process.
+//!
+//! Hydra, gforker, Slurm's `--mpi=pmi2` and `ferriband mpirun` serve PMI-1, the first three PMI-2,
+//! too.
 
-use super::{Place, failed};
-use crate::errors::Outcome;
-use crate::host::inherit;
-use ferriband_mpi_proto::pmi::{Command, LONGEST_KEY, LONGEST_VALUE, Reply, Taken, Version};
+#![forbid(unsafe_code)]
+
+use crate::pmi::{Command, LONGEST_KEY, LONGEST_VALUE, Message, Taken, Version};
+use crate::{Error, Outcome, Place, inherit};
 use std::env;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Names the descriptor of that socket.
+/// Environment of a rank: the descriptor of its socket to the process manager.
 pub const FD: &str = "PMI_FD";
-/// Names host and port, where there is no descriptor.
+/// Environment of a rank: host and port of the process manager, where there is no descriptor.
 pub const PORT: &str = "PMI_PORT";
+/// Environment of a rank: its number.
+pub const RANK: &str = "PMI_RANK";
+/// Environment of a rank: how many ranks the job has.
+pub const SIZE: &str = "PMI_SIZE";
+/// Environment of a rank that connects by [`PORT`]: its number.
+pub const ID: &str = "PMI_ID";
 
 /// A key that no rank puts.
 const NOBODY: &str = "ferriband-nobody";
-/// What an engine that is gone says by its silence.
+/// Beginning of the error where the process manager has ended.
 const GONE: &str = "the launcher's process manager does not answer any more";
 
-/// The connection to the engine.
+/// How a process reaches its process manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// By the open socket that [`FD`] names.
+    Descriptor,
+    /// By TCP, to the host and port that [`PORT`] names.
+    Port,
+}
+
+/// A connection to a process manager that speaks PMI.
 pub struct Pmi {
     stream: File,
     version: Version,
-    /// What has come and was not asked for yet.
+    /// Bytes that have come and are no whole reply yet.
     rest: Vec<u8>,
     place: Place,
 }
@@ -34,39 +52,71 @@ fn number(name: &str) -> Option<u32> {
 }
 
 impl Pmi {
-    /// Says hello, in the version that is asked for; else in version 1, which every engine speaks, and if one does not, in version 2.
-    pub fn open(version: Option<Version>) -> Outcome<Self> {
-        let mut pmi = Self {
-            stream: connect()?,
-            version: Version::One,
-            rest: Vec::new(),
-            place: Place {
-                job: env::var("PMI_JOBID").unwrap_or_default(),
-                rank: number("PMI_RANK").unwrap_or(0),
-                ranks: number("PMI_SIZE").unwrap_or(0),
-                program: None,
-            },
+    /// Connects and agrees on `version`. Without one it is version 1, which nearly every process
+    /// manager speaks, else version 2.
+    pub fn open(by: By, version: Option<Version>) -> Outcome<Self> {
+        let place = Place {
+            job: env::var("PMI_JOBID").unwrap_or_default(),
+            rank: number(RANK).unwrap_or(0),
+            ranks: number(SIZE).unwrap_or(0),
+            program: None,
         };
-        if env::var_os(FD).is_none() {
+        let mut pmi = Self::new(by.connect()?, place);
+        if by == By::Port {
             pmi.acknowledge()?;
         }
+        pmi.agree(version)?;
+        Ok(pmi)
+    }
+
+    fn new(stream: File, place: Place) -> Self {
+        Self {
+            stream,
+            version: Version::One,
+            rest: Vec::new(),
+            place,
+        }
+    }
+
+    /// A client of rank `rank` of `ranks` over a socket of the test's.
+    #[cfg(test)]
+    pub(crate) fn over(
+        socket: std::os::unix::net::UnixStream,
+        rank: u32,
+        ranks: u32,
+        version: Option<Version>,
+    ) -> Outcome<Self> {
+        let place = Place {
+            job: String::new(),
+            rank,
+            ranks,
+            program: None,
+        };
+        let mut pmi = Self::new(File::from(OwnedFd::from(socket)), place);
+        pmi.agree(version)?;
+        Ok(pmi)
+    }
+
+    /// Agrees on a version of PMI, and asks for the job's name.
+    fn agree(&mut self, version: Option<Version>) -> Outcome {
         let wanted = version.unwrap_or(Version::One);
-        let spoken = pmi.greet(wanted)?;
-        if spoken != wanted && (version.is_some() || pmi.greet(Version::Two)? != Version::Two) {
-            return Err(failed(
+        let spoken = self.greet(wanted)?;
+        if spoken != wanted && (version.is_some() || self.greet(Version::Two)? != Version::Two) {
+            return Err(Error::new(
                 "the launcher's process manager speaks another version of PMI",
             ));
         }
         match (spoken, wanted) {
-            (Version::One, Version::One) => pmi.begin_one()?,
-            _ => pmi.begin_two()?,
+            (Version::One, Version::One) => self.begin_one()?,
+            _ => self.begin_two()?,
         }
-        Ok(pmi)
+        Ok(())
     }
 
-    /// Over a port the engine first wants to know who this is, and then says it.
+    /// Says by its number in the environment which rank this is, and takes rank and size. Only a
+    /// process manager that was reached by a port does not know the rank.
     fn acknowledge(&mut self) -> Outcome {
-        let who = env::var("PMI_ID").unwrap_or_else(|_| "0".to_owned());
+        let who = env::var(ID).unwrap_or_else(|_| "0".to_owned());
         self.tell(&Command::new("initack").with("pmiid", who))?;
         loop {
             let reply = self.hear()?;
@@ -100,7 +150,7 @@ impl Pmi {
         Ok(match reply.number("pmi_version") {
             Some(1) if reply.is_good() => Version::One,
             Some(2) if reply.is_good() => Version::Two,
-            // An engine that refuses says which version it speaks.
+            // A process manager that refuses a version speaks the other one.
             _ if version == Version::One => Version::Two,
             _ => Version::One,
         })
@@ -143,14 +193,17 @@ impl Pmi {
         Ok(())
     }
 
+    /// Who this process is.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
+    /// The socket, which can be read when a reply has come.
     pub fn fd(&self) -> RawFd {
         self.stream.as_raw_fd()
     }
 
+    /// Leaves a value for all ranks, which they find after the next fence. A key is put once.
     pub fn put(&mut self, key: &str, value: &str) -> Outcome {
         debug_assert!(key.len() <= LONGEST_KEY && value.len() <= LONGEST_VALUE);
         let (command, answer) = match self.version {
@@ -168,6 +221,7 @@ impl Pmi {
         }
     }
 
+    /// What a rank has put before the last fence.
     pub fn get(&mut self, key: &str) -> Outcome<String> {
         let answer = match self.version {
             Version::One => "get_result",
@@ -180,6 +234,7 @@ impl Pmi {
         }
     }
 
+    /// Comes to a fence.
     pub fn begin_fence(&mut self) -> Outcome {
         let name = match self.version {
             Version::One => "barrier_in",
@@ -188,7 +243,7 @@ impl Pmi {
         self.tell(&Command::new(name))
     }
 
-    /// Whether the answer has come. Between the two nothing else may be asked.
+    /// Whether the fence is over: its answer has come. Before that nothing else may be asked.
     pub fn is_fence_over(&mut self) -> Outcome<bool> {
         let reply = match self.take()? {
             Some(reply) => reply,
@@ -204,7 +259,8 @@ impl Pmi {
         match reply.name() {
             "barrier_out" if reply.is_good() => Ok(true),
             "kvs-fence-response" if reply.is_good() => {
-                // Hydra says so at once, whoever else has come. But what nobody has put is not there only when all have come as far as who asks for it.
+                // Hydra answers before all have come to the fence. But it answers a question for a
+                // key that nobody has put only when all have.
                 self.tell(&self.question(NOBODY))?;
                 Ok(false)
             }
@@ -213,7 +269,7 @@ impl Pmi {
         }
     }
 
-    /// What asks for the value of a key.
+    /// The command that asks for the value of a key.
     fn question(&self, key: &str) -> Command {
         let command = match self.version {
             Version::One => Command::new("get").with("kvsname", &self.place.job),
@@ -224,7 +280,7 @@ impl Pmi {
         command.with("key", key)
     }
 
-    /// The engine kills this process, too, if it likes.
+    /// Has all ranks of the job ended with status `code`.
     pub fn abort(&mut self, code: i32, text: &str) {
         let command = match self.version {
             Version::One => Command::new("abort").with("exitcode", code),
@@ -232,20 +288,21 @@ impl Pmi {
                 .with("isworld", "TRUE")
                 .with("exitcode", code),
         };
-        // Who cannot be told has gone, and this process goes anyway.
+        // A process manager that has ended takes its ranks along.
         let _ = self.tell(&command.with("msg", text));
     }
 
+    /// Says that this rank may end without the job being ended for it.
     pub fn leave(mut self) {
         let (name, answer) = match self.version {
             Version::One => ("finalize", "finalize_ack"),
             Version::Two => ("finalize", "finalize-response"),
         };
-        // An engine that is gone needs no farewell.
+        // A process manager that has ended needs not know.
         let _ = self.ask(&Command::new(name), answer);
     }
 
-    fn ask(&mut self, command: &Command, answer: &str) -> Outcome<Reply> {
+    fn ask(&mut self, command: &Command, answer: &str) -> Outcome<Message> {
         self.tell(command)?;
         let reply = self.hear()?;
         if reply.name() == answer {
@@ -258,10 +315,10 @@ impl Pmi {
     fn tell(&mut self, command: &Command) -> Outcome {
         self.stream
             .write_all(&command.emit(self.version))
-            .map_err(|error| failed(&format!("{GONE}: {error}")))
+            .map_err(|error| Error::new(format!("{GONE}: {error}")))
     }
 
-    fn hear(&mut self) -> Outcome<Reply> {
+    fn hear(&mut self) -> Outcome<Message> {
         loop {
             if let Some(reply) = self.take()? {
                 return Ok(reply);
@@ -270,61 +327,67 @@ impl Pmi {
         }
     }
 
-    fn take(&mut self) -> Outcome<Option<Reply>> {
-        match Reply::take(&self.rest, self.version) {
-            Taken::Reply(reply, length) => {
+    fn take(&mut self) -> Outcome<Option<Message>> {
+        match Message::take(&self.rest, self.version) {
+            Taken::Message(reply, length) => {
                 self.rest.drain(..length);
                 Ok(Some(reply))
             }
             Taken::NotYet => Ok(None),
-            Taken::Nonsense => Err(failed("what comes over PMI_FD is no PMI")),
+            Taken::Nonsense => Err(Error::new("what comes over PMI_FD is no PMI")),
         }
     }
 
     fn read(&mut self) -> Outcome {
         let mut bytes = [0; 4096];
         match self.stream.read(&mut bytes) {
-            Ok(0) => Err(failed(GONE)),
+            Ok(0) => Err(Error::new(GONE)),
             Ok(count) => {
                 self.rest.extend_from_slice(&bytes[..count]);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(failed(&format!("{GONE}: {error}"))),
+            Err(error) => Err(Error::new(format!("{GONE}: {error}"))),
         }
     }
 }
 
-/// What this process's place with the engine is called; none if the socket that it was left is not there. A number that now names something else is no such socket.
-pub fn place_of_environment() -> Option<String> {
-    let Ok(text) = env::var(FD) else {
+impl By {
+    /// A name of the place that the process manager has given to this process. None if the socket
+    /// that it was left is not open, or the descriptor's number now belongs to something else.
+    pub fn place_name(self) -> Option<String> {
         let variable = |name: &str| env::var(name).unwrap_or_default();
-        return Some(format!("port {} {}", variable(PORT), variable("PMI_ID")));
-    };
-    let Ok(fd) = text.parse::<RawFd>() else {
-        // Nobody's: what is wrong is said by whoever takes it.
-        return Some(text);
-    };
-    inherit::name_of(fd).filter(|name| name.starts_with("socket:"))
-}
-
-fn connect() -> Outcome<File> {
-    if let Ok(text) = env::var(FD) {
-        let fd = text.parse::<RawFd>().ok().filter(|fd| *fd >= 0);
-        let fd = fd.ok_or_else(|| failed(&format!("{FD} is {text:?}, which no launcher sets")))?;
-        let fd = inherit::take(fd).map_err(|error| failed(&format!("{FD}={text}: {error}")))?;
-        return Ok(File::from(fd));
+        if self == Self::Port {
+            return Some(format!("port {} {}", variable(PORT), variable(ID)));
+        }
+        let text = variable(FD);
+        let Ok(fd) = text.parse::<RawFd>() else {
+            // No launcher sets it so; `connect` reports what is wrong.
+            return Some(text);
+        };
+        inherit::name_of(fd).filter(|name| name.starts_with("socket:"))
     }
-    let text = env::var(PORT).unwrap_or_default();
-    let stream = TcpStream::connect(&text)
-        .map_err(|error| failed(&format!("{PORT}={text} cannot be reached: {error}")))?;
-    Ok(File::from(OwnedFd::from(stream)))
+
+    fn connect(self) -> Outcome<File> {
+        if self == Self::Port {
+            let text = env::var(PORT).unwrap_or_default();
+            let stream = TcpStream::connect(&text)
+                .map_err(|error| Error::new(format!("{PORT}={text} cannot be reached: {error}")))?;
+            return Ok(File::from(OwnedFd::from(stream)));
+        }
+        let text = env::var(FD).unwrap_or_default();
+        let fd = text.parse::<RawFd>().ok().filter(|fd| *fd >= 0);
+        let fd =
+            fd.ok_or_else(|| Error::new(format!("{FD} is {text:?}, which no launcher sets")))?;
+        let fd = inherit::take(fd).map_err(|error| Error::new(format!("{FD}={text}: {error}")))?;
+        Ok(File::from(fd))
+    }
 }
 
 #[cold]
-fn unexpected(asked: &str, reply: &Reply) -> crate::errors::MpiError {
+fn unexpected(asked: &str, reply: &Message) -> Error {
     let said = reply.get("msg").or(reply.get("errmsg")).unwrap_or_default();
-    failed(&format!(
+    Error::new(format!(
         "the launcher's process manager answers {asked} with {:?} {said}",
         reply.name()
     ))
@@ -367,7 +430,7 @@ mod tests {
         assert_eq!(line, "cmd=barrier_in\n");
         drop(theirs);
         let error = pmi.get("x").expect_err("it is gone");
-        assert!(error.text.contains("does not answer"), "{}", error.text);
+        assert!(error.to_string().contains("does not answer"), "{error}");
     }
 
     #[test]
@@ -400,6 +463,6 @@ mod tests {
             .write_all(b"cmd=get_result rc=-1 msg=key_not_found value=unknown\n")
             .expect("sent");
         let error = pmi.get("x").expect_err("no such key");
-        assert!(error.text.contains("key_not_found"), "{}", error.text);
+        assert!(error.to_string().contains("key_not_found"), "{error}");
     }
 }

@@ -1,16 +1,20 @@
-//! What a process says to the engine that started it: the process management interface, versions 1 and 2.
+//! The text of the process management interface, versions 1 and 2: what a rank says to the process
+//! manager that has started it, and what the process manager answers.
 //!
-//! Owns: the form of commands and replies. Must not know: the socket that they go by, what the values mean. Both versions begin with a line of
-//! version 1's form, in which the process says which version it speaks. Replies are read by key, because engines differ in the order and number of
-//! fields; a reply is as hostile as anything from a socket.
+//! Owns: the form of commands and replies. Must not know: the socket that carries them, what the
+//! values mean. A connection of either version begins with a line of version 1, in which the rank
+//! says which version it speaks. Replies are read by key, because process managers differ in the
+//! order and number of fields. Any bytes may come from a socket, so none are trusted.
 
-/// Bytes of the longest reply that is taken.
+#![forbid(unsafe_code)]
+
+/// Bytes of the longest command or reply that is taken.
 pub const LONGEST: usize = 16384;
 /// Bytes before a message of version 2: its length in decimal digits, with spaces before them.
 pub const LENGTH: usize = 6;
-/// A key may have this many characters, by the smallest engine's measure.
+/// Characters of the longest key that every process manager takes.
 pub const LONGEST_KEY: usize = 63;
-/// A value may have this many characters, likewise.
+/// Characters of the longest value that every process manager takes.
 pub const LONGEST_VALUE: usize = 1000;
 
 /// A version of the interface.
@@ -45,7 +49,7 @@ impl Command {
         self
     }
 
-    /// Its bytes. A value of version 1 cannot have spaces: they become underlines.
+    /// The command's bytes. A value of version 1 cannot have spaces: they become underlines.
     pub fn emit(&self, version: Version) -> Vec<u8> {
         match version {
             Version::One => {
@@ -71,31 +75,31 @@ impl Command {
     }
 }
 
-/// A reply of the engine.
+/// A message: its fields. Its name is the field `cmd`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct Message {
     fields: Vec<(String, String)>,
 }
 
 /// What has come so far.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// A reply, and how many bytes of what has come it took.
-    Reply(Reply, usize),
+    /// A message, and how many of the bytes are its own.
+    Message(Message, usize),
     /// It is not whole.
     NotYet,
     /// It is no reply, or longer than any may be.
     Nonsense,
 }
 
-impl Reply {
+impl Message {
     /// The first reply in `bytes`.
     pub fn take(bytes: &[u8], version: Version) -> Taken {
         let found = match version {
-            Version::One => bytes
-                .iter()
-                .position(|byte| *byte == b'\n')
-                .map(|end| Some((Self::line(&bytes[..end]), end + 1))),
+            Version::One => bytes.iter().position(|byte| *byte == b'\n').map(|end| {
+                let line = String::from_utf8_lossy(&bytes[..end]);
+                Some((Self::line(&line), end + 1))
+            }),
             Version::Two => bytes.get(..LENGTH).and_then(|digits| {
                 let length = std::str::from_utf8(digits).ok();
                 let length = length.and_then(|text| text.trim().parse::<usize>().ok());
@@ -107,22 +111,22 @@ impl Reply {
             }),
         };
         match found {
-            Some(Some((reply, length))) => Taken::Reply(reply, length),
+            Some(Some((reply, length))) => Taken::Message(reply, length),
             None if bytes.len() < LENGTH + LONGEST => Taken::NotYet,
             _ => Taken::Nonsense,
         }
     }
 
-    /// Words `key=value`. The value of the key "value" goes on to the line's end or to the next of our own words, because it may have spaces.
-    fn line(line: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(line);
+    /// Reads a line of words `key=value`. A word without an equals sign belongs to the value before
+    /// it, after a space.
+    pub fn line(text: &str) -> Self {
         let mut fields: Vec<(String, String)> = Vec::new();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
             match word.split_once('=') {
                 Some((key, value)) if !key.is_empty() => {
                     fields.push((key.to_owned(), value.to_owned()));
                 }
-                // The rest of a text with spaces: `msg=no such key`.
+                // Of a text with spaces, as in `msg=no such key`.
                 _ => {
                     if let Some((_, value)) = fields.last_mut() {
                         value.push(' ');
@@ -134,7 +138,7 @@ impl Reply {
         Self { fields }
     }
 
-    /// Fields that end in one semicolon; two of them are one of the value's.
+    /// Reads fields that end in one semicolon each. Two semicolons are one of the value's.
     fn fields(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let mut fields = Vec::new();
@@ -162,17 +166,17 @@ impl Reply {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Which reply it is.
+    /// The name of the command or reply; empty if there is none.
     pub fn name(&self) -> &str {
         self.get("cmd").unwrap_or_default()
     }
 
-    /// Whether the engine did what it was asked for; without a word about that, it did.
+    /// Whether the process manager did what it was asked for. A reply without a status says so.
     pub fn is_good(&self) -> bool {
         self.get("rc").is_none_or(|code| code == "0")
     }
 
-    /// A number.
+    /// The value of a field that is a number.
     pub fn number(&self, key: &str) -> Option<u32> {
         self.get(key)?.parse().ok()
     }
@@ -183,9 +187,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn reply(fields: &[(&str, &str)]) -> Reply {
+    fn reply(fields: &[(&str, &str)]) -> Message {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        Reply {
+        Message {
             fields: fields.iter().map(owned).collect(),
         }
     }
@@ -207,32 +211,38 @@ mod tests {
             ("value", "x"),
         ]);
         assert!(!expected.is_good());
-        assert_eq!(Reply::take(line, Version::One), Taken::Reply(expected, 45));
-        let Taken::Reply(second, 16) = Reply::take(&line[45..], Version::One) else {
+        assert_eq!(
+            Message::take(line, Version::One),
+            Taken::Message(expected, 45)
+        );
+        let Taken::Message(second, 16) = Message::take(&line[45..], Version::One) else {
             panic!("the second reply is whole");
         };
         assert!(second.name() == "barrier_out" && second.is_good());
         let two = b"    31cmd=x-response;value=a;;b;rc=0;    ";
         let expected = reply(&[("cmd", "x-response"), ("value", "a;b"), ("rc", "0")]);
-        assert_eq!(Reply::take(two, Version::Two), Taken::Reply(expected, 37));
+        assert_eq!(
+            Message::take(two, Version::Two),
+            Taken::Message(expected, 37)
+        );
     }
 
     #[test]
     fn what_is_not_whole_waits_and_nonsense_ends() {
-        assert_eq!(Reply::take(b"cmd=x", Version::One), Taken::NotYet);
-        assert_eq!(Reply::take(b"   1", Version::Two), Taken::NotYet);
-        assert_eq!(Reply::take(b"    10cmd=x;", Version::Two), Taken::NotYet);
-        assert_eq!(Reply::take(b"hello cmd", Version::Two), Taken::Nonsense);
-        assert_eq!(Reply::take(b"999999", Version::Two), Taken::Nonsense);
+        assert_eq!(Message::take(b"cmd=x", Version::One), Taken::NotYet);
+        assert_eq!(Message::take(b"   1", Version::Two), Taken::NotYet);
+        assert_eq!(Message::take(b"    10cmd=x;", Version::Two), Taken::NotYet);
+        assert_eq!(Message::take(b"hello cmd", Version::Two), Taken::Nonsense);
+        assert_eq!(Message::take(b"999999", Version::Two), Taken::Nonsense);
         let endless = vec![b'x'; LENGTH + LONGEST];
-        assert_eq!(Reply::take(&endless, Version::One), Taken::Nonsense);
+        assert_eq!(Message::take(&endless, Version::One), Taken::Nonsense);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_taken_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             for version in [Version::One, Version::Two] {
-                if let Taken::Reply(_, length) = Reply::take(&bytes, version) {
+                if let Taken::Message(_, length) = Message::take(&bytes, version) {
                     prop_assert!(length <= bytes.len());
                 }
             }
@@ -241,7 +251,7 @@ mod tests {
         #[test]
         fn a_value_comes_back_from_version_two(value in "[ -~]{0,80}") {
             let bytes = Command::new("put").with("value", &value).emit(Version::Two);
-            let Taken::Reply(reply, length) = Reply::take(&bytes, Version::Two) else {
+            let Taken::Message(reply, length) = Message::take(&bytes, Version::Two) else {
                 panic!("it is whole");
             };
             prop_assert_eq!(length, bytes.len());
