@@ -186,12 +186,15 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -m 755 $(LIB_DIR)/libibumad.so.3 $(DESTDIR)$(PREFIX)/lib/ferriband/libibumad.so.3
 	install -m 755 $(LIB_DIR)/libferriband_sysfs.so $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_sysfs.so
 	install -m 755 $(LIB_DIR)/libferriband_sdp.so $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_sdp.so
+	install -m 755 $(LIB_DIR)/libferriband_putget.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_putget.so.1
+	ln -sf libferriband_putget.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_putget.so
 	install -m 755 $(LIB_DIR)/libferriband_mpi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_mpi.so.1
 	install -m 755 $(LIB_DIR)/libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so.1
 	ln -sf libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so
 	install -d $(DESTDIR)$(PREFIX)/lib/ferriband/include $(DESTDIR)$(PREFIX)/lib/ferriband/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 ulp/mpi/abi/include/mpi.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/mpi.h
 	install -m 644 ulp/mpi/abi/include/ferriband_mpi.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/ferriband_mpi.h
+	install -m 644 ulp/putget/abi/include/ferriband_putget.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/ferriband_putget.h
 	install -m 755 ulp/mpi/abi/bin/mpicc $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpicc
 	ln -sf mpicc $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpicxx
 	ln -sf ../../../bin/ferriband $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpirun
