@@ -114,11 +114,13 @@ impl Interface {
     /// memory, or a triggered append has not fired. PTL_ARG_INVALID for an entry that is not there.
     pub fn entry_unlink(&mut self, entry: Handle) -> Result<(), PtlError> {
         let key = self.entry_key(entry).ok_or(PtlError::ArgInvalid)?;
-        if let Some(at) = self.never_linked.iter().position(|&other| other == key) {
-            self.never_linked.remove(at);
-            return Ok(());
-        }
-        let entry = self.objects.entries.get(key).ok_or(PtlError::ArgInvalid)?;
+        let Some(entry) = self.objects.entries.get(key) else {
+            let at = self.never_linked.iter().position(|&other| other == key);
+            return at
+                .and_then(|at| self.never_linked.remove(at))
+                .map(drop)
+                .ok_or(PtlError::ArgInvalid);
+        };
         match entry.state {
             EntryState::Waiting => Err(PtlError::InUse),
             _ if entry.pending > 0 => Err(PtlError::InUse),

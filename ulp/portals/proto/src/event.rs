@@ -113,6 +113,9 @@ pub struct Taken {
 
 /// The most events that a ring may be asked to hold.
 pub(crate) const MOST_EVENTS: u64 = 1 << 24;
+/// The fewest: the events of a request that is its overflow entry's last find room in an empty
+/// ring.
+pub(crate) const LEAST_EVENTS: u64 = 4;
 
 /// A ring of events. A PT_DISABLED event needs none of its places: there is at most one for each
 /// table index.

@@ -5,7 +5,7 @@
 //! which the caller owns beside it. Data comes from the calls of a program and from a transport.
 
 use crate::counter::Counter;
-use crate::event::{Event, EventQueue, MOST_EVENTS, Taken};
+use crate::event::{Event, EventQueue, LEAST_EVENTS, MOST_EVENTS, Taken};
 use crate::handles::{HANDLE_GENERATIONS, HandleKind, Key, MOST_OBJECTS, Pool};
 use crate::initiator::Underway;
 use crate::list::Entry;
@@ -171,7 +171,7 @@ impl Interface {
         self.bundles > 0
     }
 
-    /// PtlEQAlloc: a ring of `count` events, at least one.
+    /// PtlEQAlloc: a ring of `count` events, at least four.
     ///
     /// # Errors
     /// PTL_NO_SPACE at max_eqs, or for more than 2^24 events.
@@ -182,7 +182,7 @@ impl Interface {
         let key = self
             .objects
             .eqs
-            .insert(EventQueue::new(count as usize))
+            .insert(EventQueue::new(count.max(LEAST_EVENTS) as usize))
             .ok_or(PtlError::NoSpace)?;
         Ok(Handle::new(HandleKind::Eq, self.kind.index(), key))
     }
