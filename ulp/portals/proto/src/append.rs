@@ -352,7 +352,7 @@ impl Interface {
             .hold
             .and_then(|hold| self.objects.holds.get_mut(hold))
         {
-            Some(hold) => hold.header = HeaderOf::Met(finder, Box::new(header)),
+            Some(hold) => hold.header = HeaderOf::Met(Box::new((finder, header))),
             None => self.tell_met(finder, &header),
         }
     }

@@ -28,8 +28,6 @@ pub(crate) struct Underway {
 impl Interface {
     /// Starts an operation, one of a program's call or one of [`Interface::next_due`].
     ///
-    /// PTL_MD_VOLATILE is honoured up to max_volatile_size; longer operations behave as without it.
-    ///
     /// # Errors
     /// PTL_ARG_INVALID for a stale descriptor, a range outside of it, a length past the interface's
     /// limits, an operation that is not legal ([`crate::is_legal`]), a full acknowledgement without
@@ -72,9 +70,7 @@ impl Interface {
             .or(get)
             .and_then(|key| self.objects.mds.get(key))
             .map_or(MdOptions::empty(), |md| md.options);
-        let volatile = options.contains(MdOptions::VOLATILE)
-            && op.writes()
-            && length <= self.limits.max_volatile_size;
+        let volatile = options.contains(MdOptions::VOLATILE) && op.writes();
         Ok(Started {
             id: OpId(id),
             out: self.use_md(put, operation.put.map(|local| local.offset), length),

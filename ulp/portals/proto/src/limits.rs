@@ -75,7 +75,7 @@ impl Default for Limits {
             max_fetch_atomic_size: 4_096,
             max_waw_ordered_size: 64,
             max_war_ordered_size: 8,
-            max_volatile_size: 64,
+            max_volatile_size: 512,
             features: Features::empty(),
         }
     }
@@ -92,10 +92,15 @@ impl Limits {
     ///
     /// Counts are as desired, within what handles can name. Lengths and features are at most what
     /// is offered, for these are matters of the transport. The floors of the header hold:
-    /// max_pt_index 63, max_waw_ordered_size 64, max_war_ordered_size 8. A count of 0 is raised to
-    /// 1.
+    /// max_waw_ordered_size 64 and max_war_ordered_size 8 always, max_pt_index 63 unless the
+    /// program asks for less, which the suites do and expect to get (test/sfw, test_limits). A
+    /// count of 0 is raised to 1.
     pub fn granted(desired: Option<&Limits>, offered: &Limits) -> Limits {
-        let desired = desired.unwrap_or(offered);
+        let least = Limits {
+            max_pt_index: offered.max_pt_index.max(63),
+            ..*offered
+        };
+        let desired = desired.unwrap_or(&least);
         let objects = |wanted: u32| wanted.clamp(1, MOST_OBJECTS as u32);
         let length = |wanted: u64, most: u64| wanted.min(most);
         Limits {
@@ -104,7 +109,7 @@ impl Limits {
             max_mds: objects(desired.max_mds),
             max_eqs: objects(desired.max_eqs),
             max_cts: objects(desired.max_cts),
-            max_pt_index: desired.max_pt_index.clamp(63, LARGEST_PT_INDEX),
+            max_pt_index: desired.max_pt_index.clamp(1, LARGEST_PT_INDEX),
             max_iovecs: objects(desired.max_iovecs),
             max_list_size: objects(desired.max_list_size),
             max_triggered_ops: desired.max_triggered_ops.clamp(1, MOST_WAITING),
@@ -148,13 +153,18 @@ mod tests {
         let got = Limits::granted(Some(&wish), &offered);
         assert_eq!(
             (got.max_entries, got.max_pt_index, got.max_msg_size),
-            (4, 63, 512)
+            (4, 3, 512)
         );
         assert_eq!(
             (got.max_waw_ordered_size, got.max_war_ordered_size),
             (64, 8)
         );
         assert_eq!(Limits::granted(None, &offered), offered);
+        let few = Limits {
+            max_pt_index: 3,
+            ..offered
+        };
+        assert_eq!(Limits::granted(None, &few).max_pt_index, 63);
     }
 
     #[test]
@@ -172,7 +182,7 @@ mod tests {
         let got = Limits::granted(Some(&wish), &offered);
         assert_eq!(
             (got.max_volatile_size, got.max_cts, got.features),
-            (64, 0xffff, Features::COHERENT_ATOMICS)
+            (512, 0xffff, Features::COHERENT_ATOMICS)
         );
     }
 }

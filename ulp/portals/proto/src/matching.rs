@@ -6,6 +6,7 @@
 //! arriving requests.
 
 use crate::Peer;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -83,14 +84,65 @@ impl Hasher for FixedHasher {
     }
 }
 
-type Index<T> = HashMap<Identity, VecDeque<T>, BuildHasherDefault<FixedHasher>>;
+type Index<V> = HashMap<Identity, Bucket<V>, BuildHasherDefault<FixedHasher>>;
+
+/// Places with one identity, in order. A single one needs no memory of its own.
+#[derive(Debug)]
+struct Bucket<V> {
+    first: (u64, V),
+    rest: VecDeque<(u64, V)>,
+}
+
+impl<V: Copy> Bucket<V> {
+    fn iter(&self) -> impl Iterator<Item = (u64, V)> {
+        std::iter::once(self.first).chain(self.rest.iter().copied())
+    }
+
+    /// Those at `from` or after it.
+    fn iter_from(&self, from: u64) -> impl Iterator<Item = (u64, V)> {
+        let later = self.rest.partition_point(|&(place, _)| place < from);
+        Some(self.first)
+            .filter(|&(place, _)| place >= from)
+            .into_iter()
+            .chain(self.rest.range(later..).copied())
+    }
+}
+
+fn index_push<V>(index: &mut Index<V>, id: Identity, place: u64, value: V) {
+    match index.entry(id) {
+        Entry::Occupied(bucket) => bucket.into_mut().rest.push_back((place, value)),
+        Entry::Vacant(vacant) => drop(vacant.insert(Bucket {
+            first: (place, value),
+            rest: VecDeque::new(),
+        })),
+    }
+}
+
+/// Whether the place was there.
+fn index_remove<V>(index: &mut Index<V>, id: Identity, place: u64) -> bool {
+    let Entry::Occupied(mut occupied) = index.entry(id) else {
+        return false;
+    };
+    let bucket = occupied.get_mut();
+    if bucket.first.0 != place {
+        let at = bucket
+            .rest
+            .binary_search_by_key(&place, |&(place, _)| place);
+        return at.is_ok_and(|at| bucket.rest.remove(at).is_some());
+    }
+    match bucket.rest.pop_front() {
+        Some(second) => bucket.first = second,
+        None => drop(occupied.remove()),
+    }
+    true
+}
 
 /// A list in order, `V` a name of an entry.
 #[derive(Debug)]
 pub(crate) struct MatchList<V> {
     next: u64,
     len: usize,
-    exact: Index<(u64, V)>,
+    exact: Index<V>,
     wild: BTreeMap<u64, (Criteria, V)>,
 }
 
@@ -116,7 +168,7 @@ impl<V: Copy> MatchList<V> {
         self.next += 1;
         self.len += 1;
         match criteria.exact() {
-            Some(id) => self.exact.entry(id).or_default().push_back((place, value)),
+            Some(id) => index_push(&mut self.exact, id, place, value),
             None => drop(self.wild.insert(place, (criteria, value))),
         }
         place
@@ -125,18 +177,9 @@ impl<V: Copy> MatchList<V> {
     /// Removes what was appended with these criteria at this place.
     pub fn remove(&mut self, criteria: &Criteria, place: u64) {
         let removed = match criteria.exact() {
-            Some(id) => self.exact.get_mut(&id).is_some_and(|bucket| {
-                bucket
-                    .binary_search_by_key(&place, |&(place, _)| place)
-                    .is_ok_and(|at| bucket.remove(at).is_some())
-            }),
+            Some(id) => index_remove(&mut self.exact, id, place),
             None => self.wild.remove(&place).is_some(),
         };
-        if let Some(id) = criteria.exact()
-            && self.exact.get(&id).is_some_and(VecDeque::is_empty)
-        {
-            self.exact.remove(&id);
-        }
         assert!(removed, "an entry is removed from the list that it is in");
         self.len -= 1;
     }
@@ -146,7 +189,7 @@ impl<V: Copy> MatchList<V> {
         let exact = self
             .exact
             .get(id)
-            .and_then(|bucket| bucket.iter().copied().find(|&(_, value)| fits(value)));
+            .and_then(|bucket| bucket.iter().find(|&(_, value)| fits(value)));
         let before = exact.map_or(u64::MAX, |(place, _)| place);
         let wild = self.wild.range(..before).map(|(_, found)| found);
         let earlier = wild
@@ -163,7 +206,7 @@ impl<V: Copy> MatchList<V> {
 pub(crate) struct IdentityList<V> {
     next: u64,
     all: BTreeMap<u64, (Identity, V)>,
-    index: Index<u64>,
+    index: Index<()>,
 }
 
 impl<V> Default for IdentityList<V> {
@@ -182,7 +225,7 @@ impl<V> IdentityList<V> {
         let place = self.next;
         self.next += 1;
         self.all.insert(place, (id, value));
-        self.index.entry(id).or_default().push_back(place);
+        index_push(&mut self.index, id, place, ());
         place
     }
 
@@ -196,25 +239,21 @@ impl<V> IdentityList<V> {
 
     pub fn remove(&mut self, place: u64) -> Option<V> {
         let (id, value) = self.all.remove(&place)?;
-        if let Some(bucket) = self.index.get_mut(&id) {
-            if let Ok(at) = bucket.binary_search(&place) {
-                bucket.remove(at);
-            }
-            if bucket.is_empty() {
-                self.index.remove(&id);
-            }
-        }
+        index_remove(&mut self.index, id, place);
         Some(value)
     }
 
     /// The place of the first at `from` or after that `criteria` admits and that passes `fits`.
     pub fn find(&self, criteria: &Criteria, from: u64, fits: impl Fn(&V) -> bool) -> Option<u64> {
-        let passes = |place: &u64| self.all.get(place).is_some_and(|(_, value)| fits(value));
         match criteria.exact() {
             Some(id) => {
-                let bucket = self.index.get(&id)?;
-                let first = bucket.partition_point(|&place| place < from);
-                bucket.range(first..).copied().find(passes)
+                let passes =
+                    |place: &u64| self.all.get(place).is_some_and(|(_, value)| fits(value));
+                self.index
+                    .get(&id)?
+                    .iter_from(from)
+                    .map(|(place, ())| place)
+                    .find(passes)
             }
             None => {
                 let mut later = self.all.range(from..);

@@ -231,6 +231,10 @@ impl Interface {
             .map(|local| self.check_local(local, length))
             .transpose()?;
         if let Some(md) = put.and_then(|key| self.objects.mds.get(key)) {
+            // What is volatile is copied, and no more than this is promised:
+            // test_rdma_move_logical-022.
+            let copied = !md.options.contains(MdOptions::VOLATILE)
+                || length <= self.limits.max_volatile_size;
             // A full acknowledgement needs a queue and a counting one a counter; what is unreliable
             // has none (PTL_MD_UNRELIABLE).
             let acked = match ack {
@@ -239,7 +243,10 @@ impl Interface {
                 AckRequest::Counting => md.ct.is_some(),
                 AckRequest::OperationComplete => true,
             };
-            if !acked || md.options.contains(MdOptions::UNRELIABLE) && ack != AckRequest::None {
+            if !copied
+                || !acked
+                || md.options.contains(MdOptions::UNRELIABLE) && ack != AckRequest::None
+            {
                 return Err(PtlError::ArgInvalid);
             }
         }

@@ -171,7 +171,8 @@ impl Interface {
             entry.pending -= 1;
             self.settle(hold.entry);
         }
-        if let HeaderOf::Met(finder, mut header) = hold.header {
+        if let HeaderOf::Met(met) = hold.header {
+            let (finder, mut header) = *met;
             header.fail = fail;
             self.tell_met(finder, &header);
         }

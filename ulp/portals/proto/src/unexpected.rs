@@ -104,5 +104,5 @@ pub(crate) enum HeaderOf {
     /// Its header is in the list, at this place.
     Listed(u64),
     /// Its header was met before its data was there.
-    Met(Finder, Box<Header>),
+    Met(Box<(Finder, Header)>),
 }

@@ -205,3 +205,23 @@ fn a_queue_that_is_freed_under_flow_control_hurts_nobody() {
     assert_eq!(bed.ni.eq_get(other), Err(PtlError::EqEmpty));
     assert_eq!(bed.ni.eq_get(bed.eq), Err(PtlError::ArgInvalid));
 }
+
+#[test]
+fn a_freed_table_entry_gives_its_kept_places_back() {
+    let mut bed = controlled(Limits::default(), 4);
+    bed.append(&entry(1, 8, EntryOptions::USE_ONCE), List::Overflow, 1);
+    bed.done(1, 8);
+    assert_eq!(
+        told(&mut bed),
+        [(Put, NiFail::Ok), (AutoUnlink, NiFail::Ok)]
+    );
+    // A place for AUTO_FREE is still kept, and nobody will use it.
+    bed.ni.pt_free(bed.pt).expect("no entry is linked");
+    bed.pt = bed
+        .ni
+        .pt_alloc(PtOptions::FLOWCTRL, bed.eq, None)
+        .expect("a table entry");
+    bed.append(&entry(1, 8, EntryOptions::empty()), List::Priority, 2);
+    (0..4).for_each(|_| drop(bed.done(1, 8)));
+    assert_eq!(bed.put(1, 8), Admission::Refused(NiFail::PtDisabled));
+}

@@ -368,6 +368,7 @@ fn arguments_are_checked_before_anything_starts() {
 fn limits_bound_lengths_and_objects() {
     let limits = Limits {
         max_msg_size: 512,
+        max_volatile_size: 256,
         max_fetch_atomic_size: 16,
         max_mds: 1,
         max_eqs: 1,
@@ -387,18 +388,15 @@ fn limits_bound_lengths_and_objects() {
         bed.ni.start(put(md, 513, AckRequest::None)),
         Err(PtlError::ArgInvalid)
     );
-    // PTL_MD_VOLATILE holds up to max_volatile_size, and longer messages go without it.
     assert!(
         bed.ni
-            .start(put(md, 64, AckRequest::None))
+            .start(put(md, 256, AckRequest::None))
             .expect("legal")
             .volatile
     );
-    assert!(
-        !bed.ni
-            .start(put(md, 512, AckRequest::None))
-            .expect("legal")
-            .volatile
+    assert_eq!(
+        bed.ni.start(put(md, 257, AckRequest::None)),
+        Err(PtlError::ArgInvalid)
     );
     let swap = Operation {
         op: ArrivalOp::Swap,
