@@ -3,6 +3,30 @@
 use super::*;
 use EventKind::*;
 
+/// The event of the PUT of the test that follows.
+fn told_of_the_put(kind: NiKind, pt_index: u32) -> Event {
+    Event {
+        kind: Put,
+        list: List::Priority,
+        ni_fail: NiFail::Ok,
+        atomic: None,
+        start: START + 8,
+        user_ptr: 77,
+        hdr_data: 0xabcd,
+        match_bits: 5,
+        rlength: 16,
+        mlength: 16,
+        remote_offset: 8,
+        initiator: if kind.logical {
+            Peer::Rank(7)
+        } else {
+            Peer::Physical(Process { nid: 10, pid: 20 })
+        },
+        uid: 500,
+        pt_index,
+    }
+}
+
 #[test]
 fn a_put_tells_all_that_the_initiator_said() {
     for kind in [MATCHING, UNMATCHED] {
@@ -36,27 +60,7 @@ fn a_put_tells_all_that_the_initiator_said() {
         );
         assert!(!bed.ni.pt_is_quiet(bed.pt).expect("it is allocated"));
         bed.ni.delivered(grant.hold, Delivery::Done);
-        let initiator = if kind.logical {
-            Peer::Rank(7)
-        } else {
-            Peer::Physical(Process { nid: 10, pid: 20 })
-        };
-        let told = Event {
-            kind: Put,
-            list: List::Priority,
-            ni_fail: NiFail::Ok,
-            atomic: None,
-            start: START + 8,
-            user_ptr: 77,
-            hdr_data: 0xabcd,
-            match_bits: 5,
-            rlength: 16,
-            mlength: 16,
-            remote_offset: 8,
-            initiator,
-            uid: 500,
-            pt_index: bed.pt,
-        };
+        let told = told_of_the_put(kind, bed.pt);
         assert_eq!(bed.events(), [told]);
         assert_eq!(
             bed.ni.ct_get(ct),
@@ -467,4 +471,83 @@ fn polls_go_round_and_name_who_is_ready() {
     bed.done(5, 1);
     let (which, taken) = bed.ni.eq_poll(&[other, bed.eq]).expect("an event is there");
     assert_eq!((which, taken.event.user_ptr, taken.dropped), (1, 9, false));
+}
+
+#[test]
+fn law_2_requests_match_in_the_order_in_which_they_came_whenever_their_data_does() {
+    for kind in [MATCHING, UNMATCHED] {
+        let mut bed = Bed::new(kind, Limits::default(), PtOptions::empty(), 100);
+        for user_ptr in 0..6 {
+            // Every other entry is wild, so that hashed and walked entries take turns.
+            let ignore_bits = if kind.matching && user_ptr % 2 == 0 {
+                u64::MAX
+            } else {
+                0
+            };
+            let init = EntryInit {
+                match_id: Peer::Rank(7),
+                ignore_bits,
+                ..entry(5, 8, EntryOptions::USE_ONCE)
+            };
+            let init = if kind.matching {
+                init
+            } else {
+                EntryInit {
+                    match_id: Peer::Rank(Peer::RANK_ANY),
+                    ..init
+                }
+            };
+            bed.append(&init, List::Priority, user_ptr);
+        }
+        let holds: Vec<_> = (0..6)
+            .map(|number| {
+                let arrival = Arrival {
+                    hdr_data: number,
+                    ..bed.arrival(ArrivalOp::Put, 5, 8)
+                };
+                grant(bed.ni.arrive(&arrival)).hold
+            })
+            .collect();
+        holds
+            .into_iter()
+            .rev()
+            .for_each(|hold| bed.ni.delivered(hold, Delivery::Done));
+        let puts: Vec<_> = bed
+            .events()
+            .iter()
+            .filter(|e| e.kind == Put)
+            .map(|e| (e.hdr_data, e.user_ptr))
+            .collect();
+        assert_eq!(
+            puts,
+            (0..6)
+                .rev()
+                .map(|number| (number, number))
+                .collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
+fn law_10_requests_and_operations_under_way_are_bounded() {
+    let mut bed = Bed::matching();
+    bed.append(&entry(5, 8, EntryOptions::empty()), List::Priority, 1);
+    let first = bed.granted(5, 8).hold;
+    (1..1 << 16).for_each(|_| drop(bed.granted(5, 8)));
+    assert_eq!(bed.put(5, 8), Admission::Refused(NiFail::Dropped));
+    bed.ni.delivered(first, Delivery::Done);
+    bed.granted(5, 8);
+    let init = MdInit {
+        region: Region::flat(0, 8),
+        options: MdOptions::empty(),
+        eq: bed.eq,
+        ct: Handle::CT_NONE,
+    };
+    let md = bed.ni.md_bind(&init).expect("a legal descriptor");
+    let put = initiator::put(md, 8, AckRequest::None);
+    let first = bed.ni.start(put).expect("a legal operation").id;
+    (1..1 << 16).for_each(|_| drop(bed.ni.start(put).expect("there is room")));
+    assert_eq!(bed.ni.start(put), Err(PtlError::NoSpace));
+    bed.ni.sent(first);
+    assert!(bed.ni.start(put).is_ok());
 }
