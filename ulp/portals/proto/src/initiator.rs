@@ -25,6 +25,13 @@ pub(crate) struct Underway {
     atomic: Option<(crate::AtomicOp, crate::Datatype)>,
 }
 
+/// Which ways a program has heard of a failure by.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    event: bool,
+    count: bool,
+}
+
 impl Interface {
     /// Starts an operation, one of a program's call or one of [`Interface::next_due`].
     ///
@@ -110,7 +117,7 @@ impl Interface {
             return;
         };
         self.send_told(op.0, NiFail::Ok);
-        self.ack_told(op.0, request, ack);
+        self.ack_told(op.0, request, ack, Heard::default());
         self.finish(op.0);
         self.carry_out_fired();
     }
@@ -133,11 +140,11 @@ impl Interface {
     /// An operation could not be delivered: nothing of it will come back, its buffers are not
     /// touched any more. The operation ends.
     ///
-    /// The failure of a PUT or atomic is told once: in SEND, if that has not been told and the
-    /// descriptor tells or counts it, else in ACK (PtlPut: an acknowledgement follows a send that
-    /// succeeded). A fetch or swap tells it in SEND and, because another descriptor waits for it,
-    /// in REPLY. Open: the specification does not say what a fetch whose request was not delivered
-    /// tells.
+    /// The failure of a PUT or atomic is told once and counted once: in SEND, if that is still to
+    /// come and the descriptor tells, or counts, it, else in ACK (PtlPut: an acknowledgement
+    /// follows a send that succeeded). A fetch or swap tells it in SEND and, because another
+    /// descriptor waits for it, in REPLY. Open: the specification does not say what a fetch whose
+    /// request was not delivered tells.
     pub fn failed(&mut self, op: OpId, fail: NiFail) {
         let Some(underway) = self.objects.operations.get(op.0) else {
             return;
@@ -152,8 +159,8 @@ impl Interface {
         let heard = self.send_told(op.0, fail);
         match response {
             Response::Reply => self.reply_told(op.0, info),
-            Response::Ack(request) if !heard => self.ack_told(op.0, request, info),
-            Response::Ack(_) | Response::None => {}
+            Response::Ack(request) => self.ack_told(op.0, request, info, heard),
+            Response::None => {}
         }
         self.finish(op.0);
         self.carry_out_fired();
@@ -184,13 +191,14 @@ impl Interface {
         }
     }
 
-    /// Tells and counts SEND, unless that was done. Whether a program can have heard of it now.
-    fn send_told(&mut self, op: Key, fail: NiFail) -> bool {
+    /// Tells and counts SEND, unless that was done, and says what a program can have heard of it
+    /// now.
+    fn send_told(&mut self, op: Key, fail: NiFail) -> Heard {
         let Some(underway) = self.objects.operations.get_mut(op) else {
-            return false;
+            return Heard::default();
         };
         if std::mem::replace(&mut underway.sent, true) {
-            return false;
+            return Heard::default();
         }
         let length = underway.length;
         let event = underway.event(
@@ -203,7 +211,7 @@ impl Interface {
             },
         );
         let Some(md) = underway.put.and_then(|key| self.objects.mds.get(key)) else {
-            return false;
+            return Heard::default();
         };
         let (options, eq, ct) = (md.options, md.eq, md.ct);
         let tells = eq.is_some() && !options.contains(MdOptions::EVENT_SEND_DISABLE);
@@ -221,11 +229,14 @@ impl Interface {
                     .then_some(length),
             );
         }
-        tells || counts
+        Heard {
+            event: tells,
+            count: counts,
+        }
     }
 
-    /// Tells and counts an acknowledgement (ptl_ack_req_t).
-    fn ack_told(&mut self, op: Key, request: AckRequest, ack: AckInfo) {
+    /// Tells and counts an acknowledgement (ptl_ack_req_t), but for what has been heard already.
+    fn ack_told(&mut self, op: Key, request: AckRequest, ack: AckInfo, heard: Heard) {
         let Some(underway) = self.objects.operations.get(op) else {
             return;
         };
@@ -235,10 +246,10 @@ impl Interface {
         };
         let (options, eq, ct) = (md.options, md.eq, md.ct);
         let quiet = options.contains(MdOptions::EVENT_SUCCESS_DISABLE) && ack.fail == NiFail::Ok;
-        if request == AckRequest::Full && !quiet {
+        if request == AckRequest::Full && !quiet && !heard.event {
             self.tell(eq, event);
         }
-        if !options.contains(MdOptions::EVENT_CT_ACK) {
+        if heard.count || !options.contains(MdOptions::EVENT_CT_ACK) {
             return;
         }
         if request == AckRequest::OperationComplete {

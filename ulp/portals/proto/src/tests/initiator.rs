@@ -248,6 +248,19 @@ fn what_is_not_delivered_is_told_once() {
             vec![],
             (0, 1),
         ),
+        // Who waits for a count of acknowledgements is not left waiting by an event.
+        (
+            MdOptions::EVENT_CT_ACK,
+            AckRequest::Counting,
+            vec![(Send, lost, 20)],
+            (0, 1),
+        ),
+        (
+            MdOptions::EVENT_CT_ACK,
+            AckRequest::Full,
+            vec![(Send, lost, 20)],
+            (0, 1),
+        ),
         (
             MdOptions::empty(),
             AckRequest::None,
