@@ -25,6 +25,75 @@
 //! AUTO_UNLINK and AUTO_FREE are told in this order, each once; counters lose nothing, and triggers
 //! fire once, in the order of thresholds; a disabled table entry matches nothing; everything that
 //! can grow has a bound.
+//!
+//! A PUT of eight bytes from a process to itself, with a counting acknowledgement:
+//!
+//! ```
+//! use ferriband_portals_proto::*;
+//! # fn main() -> Result<(), PtlError> {
+//! let kind = NiKind { matching: false, logical: false };
+//! let mut ni = Interface::new(kind, Limits::granted(None, &Limits::default()));
+//! let (ct, me) = (ni.ct_alloc()?, Process { nid: 1, pid: 2 });
+//! let pt_index = ni.pt_alloc(PtOptions::empty(), Handle::EQ_NONE, None)?;
+//! let entry = EntryInit {
+//!     region: Region::flat(0x1000, 64),
+//!     ct: Handle::CT_NONE,
+//!     uid: EntryInit::UID_ANY,
+//!     options: EntryOptions::OP_PUT,
+//!     match_id: Peer::Physical(me),
+//!     match_bits: 0,
+//!     ignore_bits: 0,
+//!     min_free: 0,
+//! };
+//! ni.entry_append(pt_index, &entry, List::Priority, 0)?;
+//! let options = MdOptions::EVENT_CT_ACK;
+//! let region = Region::flat(0x2000, 8);
+//! let md = ni.md_bind(&MdInit { region, options, eq: Handle::EQ_NONE, ct })?;
+//! let operation = Operation {
+//!     op: ArrivalOp::Put,
+//!     put: Some(Local { md, offset: 0 }),
+//!     get: None,
+//!     length: 8,
+//!     ack: AckRequest::Counting,
+//!     target: Peer::Physical(me),
+//!     pt_index,
+//!     match_bits: 0,
+//!     remote_offset: 16,
+//!     user_ptr: 0,
+//!     hdr_data: 0,
+//!     atomic: None,
+//!     operand: [0; 32],
+//! };
+//! let started = ni.start(operation)?;
+//! // The transport sends the request and, here, is its target, too.
+//! let arrival = Arrival {
+//!     ni: kind,
+//!     initiator: me,
+//!     rank: 0,
+//!     uid: 0,
+//!     op: operation.op,
+//!     atomic: operation.atomic,
+//!     pt_index: operation.pt_index,
+//!     match_bits: operation.match_bits,
+//!     remote_offset: operation.remote_offset,
+//!     length: operation.length,
+//!     hdr_data: operation.hdr_data,
+//! };
+//! let answer = match ni.arrive(&arrival) {
+//!     Admission::Granted(grant) => {
+//!         assert_eq!(grant.pieces.as_slice(), [Piece { address: 0x1010, length: 8 }]);
+//!         // It copies from `started.out` to `grant.pieces`.
+//!         ni.delivered(grant.hold, Delivery::Done);
+//!         grant.answer(Delivery::Done)
+//!     }
+//!     Admission::Refused(fail) => AckInfo::refused(fail),
+//! };
+//! ni.sent(started.id);
+//! ni.acked(started.id, answer);
+//! assert_eq!(ni.ct_get(ct)?, CtEvent { success: 1, failure: 0 });
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod append;
