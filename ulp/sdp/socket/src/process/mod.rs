@@ -8,6 +8,7 @@
 //! A call on a descriptor that is no stream costs two loads. Whatever is not served here is told
 //! with [`Process::only_by_kernel`] first: then the connection is TCP, and stays so.
 
+mod again;
 mod ahead;
 mod asking;
 mod back;

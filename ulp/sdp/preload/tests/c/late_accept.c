@@ -1,0 +1,26 @@
+/* One thread that has both ends of a connection, and accepts after it has sent its request: the only one. */
+#include "pair.h"
+
+static void rest(int milliseconds)
+{
+    CHECK(usleep((useconds_t)milliseconds * 1000) == 0);
+}
+
+int main(void)
+{
+    int port, listening = listener(&port), one = dial(port);
+    char bytes[8] = "";
+
+    write_all(one, "request", 7);
+    rest(100);
+    int other = accept(listening, NULL, NULL);
+    CHECK(other >= 0 && read_all(other, bytes, 7) == 7);
+    printf("%s\n", bytes);
+    rest(300);
+    write_all(other, "answers", 7);
+    CHECK(read_all(one, bytes, 7) == 7);
+    printf("%s\n", bytes);
+    close(other);
+    CHECK(read_all(one, bytes, 7) == 0);
+    return 0;
+}
