@@ -1,6 +1,6 @@
 /* For suites whose connections end before they can be taken over (scripts/sdp-tests --patient): preloaded ahead of libferriband_sdp.so, it makes programs wait
- * before their first call that sends or receives on each connection, and after the first that sends. The connecting side sends nothing at all first, which puts
- * nothing on the wire and has the library ask, so that what follows goes by SDP. Nothing else changes. */
+ * before their first call that sends or receives on each connection, and after the first that sends. The connecting side sends no bytes as soon as it is
+ * connected, which puts nothing on the wire and has the library ask, so that what follows goes by SDP. Nothing else changes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -43,10 +43,10 @@ static int is_tcp(int number)
     int protocol = 0;
     socklen_t length = sizeof protocol;
 
-    return getsockopt(number, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP;
+    return NEXT(getsockopt)(number, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP;
 }
 
-/* A send of no bytes. It would take an error away that the program is to have. */
+/* A send of no bytes. Of a socket that has an error it would take that away, which the program is to have. */
 static void ask(int number)
 {
     struct pollfd look = {number, 0, 0};
@@ -117,7 +117,23 @@ RECEIVES(recvmsg, (int number, struct msghdr *message, int flags), (number, mess
 int connect(int number, const struct sockaddr *to, socklen_t length)
 {
     is_made(number, CONNECTED);
-    return NEXT(connect)(number, to, length);
+    int answer = NEXT(connect)(number, to, length);
+
+    if (answer == 0 && is_tcp(number))
+        ask(number);
+    return answer;
+}
+
+/* SO_ERROR is what a program asks for that has connected without waiting. */
+int getsockopt(int number, int level, int name, void *value, socklen_t *length)
+{
+    int answer = NEXT(getsockopt)(number, level, name, value, length), error = errno;
+    int is_new = level == SOL_SOCKET && name == SO_ERROR && number >= 0 && number < NUMBERS && atomic_load(&made[number]) == CONNECTED;
+
+    if (answer == 0 && is_new && *length == sizeof(int) && *(int *)value == 0 && is_tcp(number))
+        ask(number);
+    errno = error;
+    return answer;
 }
 
 int accept(int number, struct sockaddr *from, socklen_t *length)

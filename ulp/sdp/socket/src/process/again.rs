@@ -17,9 +17,9 @@ use std::time::Duration;
 /// How long after the first answer a peer is asked again. Each pause is twice as long.
 const FIRST: Duration = Duration::from_millis(1);
 /// As long as a pause becomes.
-const LONGEST: Duration = Duration::from_millis(32);
+const LONGEST: Duration = Duration::from_millis(8);
 /// How often a peer is asked again: for two seconds.
-const MOST: u32 = 64;
+const MOST: u32 = 256;
 /// Connections that are remembered. Others are put off.
 const ROOM: usize = 1024;
 
@@ -104,7 +104,7 @@ mod tests {
             pauses.push((at - now).as_millis());
             (now, times) = (at, due[0].times);
         }
-        assert_eq!(pauses[..7], [1, 2, 4, 8, 16, 32, 32]);
+        assert_eq!(pauses[..6], [1, 2, 4, 8, 8, 8]);
         assert_eq!(pauses.len(), MOST as usize);
         assert_eq!(again.deadline(), None);
     }
