@@ -177,7 +177,7 @@ fn where_each_connection_is_wanted_one_that_is_accepted_late_is_asked_for_again(
         ("FERRIBAND_SDP_AFTER_EXCHANGES", Path::new("0")),
     ];
     assert_eq!(printed(&program, "", Preloaded::Both, &variables), plain);
-    assert_eq!(counted(&counters), (2, 2), "both ends");
+    assert_eq!(counted(&counters), (2, 2), "both ends of the first alone");
     for file in [counters, program] {
         fs::remove_file(file).expect("it was there");
     }

@@ -1,4 +1,4 @@
-/* One thread that has both ends of a connection, and accepts after it has sent its request: the only one. */
+/* One thread that has both ends of a connection, and accepts after it has sent its request: the only one. And a connection on which no byte is ever sent. */
 #include "pair.h"
 
 static void rest(int milliseconds)
@@ -22,5 +22,7 @@ int main(void)
     printf("%s\n", bytes);
     close(other);
     CHECK(read_all(one, bytes, 7) == 0);
+    CHECK(send(dial(port), "", 0, MSG_NOSIGNAL) == 0);
+    rest(20);
     return 0;
 }
