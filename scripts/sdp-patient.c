@@ -21,6 +21,8 @@ enum { NUMBERS = 65536 };
 /* How a number came to be a connection on which nothing was sent or received. */
 enum { USED, CONNECTED, ACCEPTED };
 static atomic_uchar made[NUMBERS];
+/* The process has made a connection, which may be to itself: the other end is to be asked for before the program uses this one. */
+static atomic_int connects;
 
 static void wait_a_little(void)
 {
@@ -43,7 +45,7 @@ static int is_tcp(int number)
     int protocol = 0;
     socklen_t length = sizeof protocol;
 
-    return NEXT(getsockopt)(number, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP;
+    return getsockopt(number, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP;
 }
 
 /* A send of no bytes. Of a socket that has an error it would take that away, which the program is to have. */
@@ -117,30 +119,29 @@ RECEIVES(recvmsg, (int number, struct msghdr *message, int flags), (number, mess
 int connect(int number, const struct sockaddr *to, socklen_t length)
 {
     is_made(number, CONNECTED);
-    int answer = NEXT(connect)(number, to, length);
+    int answer = NEXT(connect)(number, to, length), error = errno;
 
-    if (answer == 0 && is_tcp(number))
+    /* One that does not wait stands already, on one host. */
+    if (is_tcp(number)) {
+        connects = 1;
         ask(number);
+    }
+    errno = error;
     return answer;
 }
 
-/* SO_ERROR is what a program asks for that has connected without waiting. */
-int getsockopt(int number, int level, int name, void *value, socklen_t *length)
+static void is_accepted(int number)
 {
-    int answer = NEXT(getsockopt)(number, level, name, value, length), error = errno;
-    int is_new = level == SOL_SOCKET && name == SO_ERROR && number >= 0 && number < NUMBERS && atomic_load(&made[number]) == CONNECTED;
-
-    if (answer == 0 && is_new && *length == sizeof(int) && *(int *)value == 0 && is_tcp(number))
-        ask(number);
-    errno = error;
-    return answer;
+    is_made(number, ACCEPTED);
+    if (number >= 0 && connects && is_tcp(number))
+        wait_a_little();
 }
 
 int accept(int number, struct sockaddr *from, socklen_t *length)
 {
     int accepted = NEXT(accept)(number, from, length);
 
-    is_made(accepted, ACCEPTED);
+    is_accepted(accepted);
     return accepted;
 }
 
@@ -148,6 +149,6 @@ int accept4(int number, struct sockaddr *from, socklen_t *length, int flags)
 {
     int accepted = NEXT(accept4)(number, from, length, flags);
 
-    is_made(accepted, ACCEPTED);
+    is_accepted(accepted);
     return accepted;
 }

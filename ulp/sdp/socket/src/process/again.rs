@@ -7,9 +7,9 @@
 //! traffic as before. A program that has set `after_exchanges` to 0 or 1 wants it although no more
 //! traffic may come: one thread that has both ends accepts after its first request.
 
-use super::Process;
-use super::service::Service;
+use super::service::{Service, ends_of};
 use super::state::{self, State};
+use super::{Process, counters};
 use crate::arena::Taken;
 use crate::table::Pin;
 use std::time::Duration;
@@ -70,13 +70,28 @@ impl Service {
     /// Asks for the connections whose time has come.
     pub(super) fn ask_again(&mut self, process: &'static Process, now: Duration) {
         for Waiting { taken, times, .. } in self.again.take_due(now) {
-            let waits = |pin: &Pin<'_>| {
-                let is_asked = pin.traffic().is(state::ASKED);
-                is_asked && pin.link().is_none() && !state::stays(pin)
+            let Some(pin) = process.table.pin_taken(taken) else {
+                continue;
             };
-            if process.table.pin_taken(taken).as_ref().is_some_and(waits) {
-                self.ask(process, taken.index, times, now);
+            if pin.link().is_some() || !pin.traffic().is(state::ASKED) {
+                continue;
             }
+            match state::stays(&pin) {
+                true => self.leave_out(process, &pin),
+                false => self.ask(process, taken.index, times, now),
+            }
+        }
+    }
+
+    /// A connection that the program has shut down is not counted if its peer has not accepted it
+    /// by then: it could not be carried.
+    pub(super) fn leave_out(&self, process: &'static Process, pin: &Pin<'_>) {
+        let number = process.number_of(pin);
+        let ends = number.and_then(ends_of).zip(self.client.as_ref());
+        let is_unaccepted =
+            ends.is_some_and(|([own, peer], client)| client.credentials().is_unaccepted(peer, own));
+        if is_unaccepted && !pin.traffic().counts() {
+            counters::not_eligible();
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::fit::fit;
 use super::service::{Known, Service, ends_of};
-use super::state::State;
+use super::state::{self, State};
 use super::{Process, cookie, far, report, set, socket};
 use crate::meet::No;
 use crate::meet::client::ClientService;
@@ -54,6 +54,9 @@ impl Service {
                     && reason != Reason::Unfit
                 {
                     report::note(&pin, Why::Reason(reason), None);
+                }
+                if state::stays(&pin) {
+                    self.leave_out(process, &pin);
                 }
                 self.stays(&pin, no, times, now);
             }

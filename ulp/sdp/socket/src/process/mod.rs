@@ -209,6 +209,11 @@ impl Process {
             to.port
                 .store(from.port.load(Ordering::Relaxed), Ordering::Relaxed);
             if set::is_early() {
+                // whose peer has ended its stream could not be carried, and is not counted
+                let has_ended = carried::ended(socket(number)) != 0;
+                if has_ended && to.counts() {
+                    return;
+                }
                 self.served().accept(self, &pin, number);
             }
         } else {
