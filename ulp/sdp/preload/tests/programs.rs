@@ -167,6 +167,23 @@ fn connections_are_taken_over_when_the_settings_say() {
 }
 
 #[test]
+fn where_each_connection_is_wanted_one_that_is_accepted_late_is_asked_for_again() {
+    let program = compile("late_accept", "late_accept", &[]);
+    let plain = printed(&program, "", Preloaded::Nowhere, &[]);
+    let counters = scratch("late_accept.counters");
+    let _ = fs::remove_file(&counters);
+    let variables = [
+        ("FERRIBAND_SDP_COUNTERS", counters.as_path()),
+        ("FERRIBAND_SDP_AFTER_EXCHANGES", Path::new("0")),
+    ];
+    assert_eq!(printed(&program, "", Preloaded::Both, &variables), plain);
+    assert_eq!(counted(&counters), (2, 2), "both ends of the first alone");
+    for file in [counters, program] {
+        fs::remove_file(file).expect("it was there");
+    }
+}
+
+#[test]
 fn level_triggered_epoll() {
     same("ready", "lt");
 }

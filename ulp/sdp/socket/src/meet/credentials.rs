@@ -15,6 +15,8 @@ use std::net::SocketAddr;
 
 /// TCP_ESTABLISHED.
 const ESTABLISHED: u8 = 1;
+/// TCP_CLOSE_WAIT.
+const CLOSE_WAIT: u8 = 8;
 /// The uid that stands for those without a number here, where the kernel does not tell it.
 const OVERFLOW: u32 = 65534;
 
@@ -62,6 +64,15 @@ impl Credentials {
             Err(_) => return Err(No::Never(Reason::NoDiag)),
         };
         self.may_meet(&found).map(|()| found)
+    }
+
+    /// Whether nobody has accepted the socket at `there` that is connected to `here`, whose stream
+    /// this side may have ended. One that was accepted and closed has ended its own as well.
+    pub fn is_unaccepted(&self, there: SocketAddr, here: SocketAddr) -> bool {
+        let found = self.diag.holder(there, here).ok().flatten();
+        found.is_some_and(|found| {
+            found.inode == 0 && [ESTABLISHED, CLOSE_WAIT].contains(&found.state)
+        })
     }
 
     /// The socket at `there` that is connected to `here`, in the network namespace of a peer.

@@ -5,7 +5,7 @@
 
 use super::fit::fit;
 use super::service::{Known, Service, ends_of};
-use super::state::State;
+use super::state::{self, State};
 use super::{Process, cookie, far, report, set, socket};
 use crate::meet::No;
 use crate::meet::client::ClientService;
@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 impl Service {
-    /// Asks for a connection that is worth it.
-    pub(super) fn ask(&mut self, process: &'static Process, index: u32, now: Duration) {
+    /// Asks for a connection that is worth it, and for which its peer was asked again so many times.
+    pub(super) fn ask(&mut self, process: &'static Process, index: u32, times: u32, now: Duration) {
         let Some(pin) = process.table.pin_index(index) else {
             return;
         };
@@ -44,6 +44,7 @@ impl Service {
                     number,
                     port: None,
                     ends: None,
+                    times,
                 };
                 self.known.insert(cookie(number), known);
             }
@@ -54,7 +55,10 @@ impl Service {
                 {
                     report::note(&pin, Why::Reason(reason), None);
                 }
-                stays(&pin, no);
+                if state::stays(&pin) {
+                    self.leave_out(process, &pin);
+                }
+                self.stays(&pin, no, times, now);
             }
         }
     }
@@ -135,16 +139,20 @@ impl Service {
         fit(&pin, known.number)?;
         ends_of(known.number).ok_or(No::Never(Reason::NotEstablished))
     }
-}
 
-/// The connection is not taken over.
-pub(super) fn stays(pin: &Pin<'_>, why: No) {
-    match why {
-        // somebody may take part there later, or be about to say that it holds the socket
-        No::Later
-        | No::Never(
-            Reason::Nobody | Reason::NobodyMeets | Reason::NotHeld | Reason::NoHostAnswers,
-        ) => pin.traffic().put_off(),
-        No::Never(_) => {}
+    /// The connection is not taken over, or not yet: its peer was asked again so many times.
+    pub(super) fn stays(&mut self, pin: &Pin<'_>, why: No, times: u32, now: Duration) {
+        let is_soon = matches!(why, No::Later | No::Never(Reason::NotHeld));
+        if is_soon && set::wants_each() && self.again.add(pin.taken(), times, now) {
+            return;
+        }
+        match why {
+            // somebody may take part there later, or be about to say that it holds the socket
+            No::Later
+            | No::Never(
+                Reason::Nobody | Reason::NobodyMeets | Reason::NotHeld | Reason::NoHostAnswers,
+            ) => pin.traffic().put_off(),
+            No::Never(_) => {}
+        }
     }
 }

@@ -25,6 +25,14 @@ pub(super) fn eligible() {
     ELIGIBLE.fetch_add(1, Ordering::Relaxed);
 }
 
+/// A connection that was counted among those that are worth it could not be carried.
+pub(super) fn not_eligible() {
+    // a child begins with zeros, whatever its parent has counted
+    let _ = ELIGIBLE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+        count.checked_sub(1)
+    });
+}
+
 /// A connection is carried.
 pub(super) fn upgraded() {
     UPGRADED.fetch_add(1, Ordering::Relaxed);

@@ -8,6 +8,7 @@
 //! A call on a descriptor that is no stream costs two loads. Whatever is not served here is told
 //! with [`Process::only_by_kernel`] first: then the connection is TCP, and stays so.
 
+mod again;
 mod ahead;
 mod asking;
 mod back;
@@ -208,6 +209,11 @@ impl Process {
             to.port
                 .store(from.port.load(Ordering::Relaxed), Ordering::Relaxed);
             if set::is_early() {
+                // whose peer has ended its stream could not be carried, and is not counted
+                let has_ended = carried::ended(socket(number)) != 0;
+                if has_ended && to.counts() {
+                    return;
+                }
                 self.served().accept(self, &pin, number);
             }
         } else {
@@ -275,13 +281,14 @@ impl Process {
         }
     }
 
-    /// The connection is worth it: the service of the connected side asks the peer.
+    /// The connection is worth it since a call that moved so many bytes: the service of the connected
+    /// side asks the peer. One on which no byte was ever moved is not counted.
     #[cold]
-    fn worth(&'static self, pin: &Pin<'_>) {
+    fn worth(&'static self, pin: &Pin<'_>, bytes: u64) {
         if state::stays(pin) || spin::rests() && pin.traffic().is_put_off_where_crowded() {
             return;
         }
-        if pin.traffic().counts() {
+        if bytes > 0 && pin.traffic().counts() {
             counters::eligible();
         }
         if pin.traffic().is_sought() {

@@ -169,7 +169,7 @@ impl Ticket {
             _ => pin.traffic().received(bytes),
         };
         if is_worth {
-            self.process.worth(&pin);
+            self.process.worth(&pin, bytes);
         } else if pin.traffic().is_sought() {
             self.process.sought(&pin);
         }

@@ -3,7 +3,7 @@
 //! Owns: the families of this process's ports, the negotiations, the connections that have a link,
 //! closes that have to wait. Must not know: how the thread sleeps.
 
-use super::asking::stays;
+use super::again::Again;
 use super::back::rough;
 use super::carried::{Carried, Kept, Slot, ended};
 use super::carrying::Carrying;
@@ -57,6 +57,8 @@ pub(super) struct Service {
     pub full: Option<Duration>,
     /// Until when it is taken for known whether the program has an io_uring, and whether it has.
     pub(super) rings: Option<(Duration, bool)>,
+    /// Connections that are asked for again without a call of the program's.
+    pub(super) again: Again,
     /// Sockets that may be taken over, by their cookies.
     pub(super) known: BTreeMap<u64, Known>,
     /// Connections with a link, by their records' indices.
@@ -104,6 +106,8 @@ pub(super) struct Known {
     pub port: Option<u16>,
     /// The number of its ends, by which other network namespaces ask.
     pub ends: Option<u32>,
+    /// How often its peer was asked again without a call of the program's.
+    pub times: u32,
 }
 
 impl Service {
@@ -117,6 +121,7 @@ impl Service {
         self.epoll = None;
         self.holder = None;
         self.client = None;
+        self.again.forked();
         self.known.clear();
         self.strangers.clear();
         self.full = None;
@@ -272,6 +277,7 @@ impl Service {
             number,
             port: Some(at),
             ends,
+            times: 0,
         };
         if let Some(old) = self.known.insert(cookie, known) {
             self.forget(process, cookie, old);
@@ -299,8 +305,9 @@ impl Service {
             self.holder = Some(holder);
         }
         for index in process.take_asked() {
-            self.ask(process, index, now);
+            self.ask(process, index, 0, now);
         }
+        self.ask_again(process, now);
         if let Some(client) = &mut self.client {
             client.serve(now, &mut news);
         }
@@ -420,14 +427,15 @@ impl Service {
                 if let (No::Never(reason), Some(uid)) = (why, by) {
                     count(&mut self.strangers, uid, reason);
                 }
-                let pin = self.known.get(&cookie);
-                if let Some(pin) = pin.and_then(|known| process.table.pin_taken(known.taken)) {
+                let known = self.known.get(&cookie).copied();
+                let pin = known.and_then(|known| process.table.pin_taken(known.taken));
+                if let (Some(pin), Some(known)) = (pin, known) {
                     let why_not = match why {
                         No::Later => Why::Cause(Cause::Later),
                         No::Never(reason) => Why::Reason(reason),
                     };
                     report::note(&pin, why_not, by);
-                    stays(&pin, why);
+                    self.stays(&pin, why, known.times, wake::now());
                 }
             }
             News::Stranger { uid, reason } => count(&mut self.strangers, uid, reason),

@@ -116,6 +116,12 @@ pub(super) fn is_early() -> bool {
     exchanges() <= 1 || bytes() < AT_ONCE
 }
 
+/// Whether each connection is wanted, however few exchanges there will be.
+#[inline]
+pub(super) fn wants_each() -> bool {
+    exchanges() <= 1
+}
+
 /// Exchanges after which a connection is worth to be taken over; 0: with its first send.
 #[inline]
 pub(super) fn exchanges() -> u32 {

@@ -91,7 +91,8 @@ fn collect(service: &Service, polled: &mut Vec<(RawFd, PollFlags)>) -> Option<Du
     let client = service.client.as_ref().and_then(|client| client.deadline());
     let full = service.full.filter(|_| ready::full::is_watched());
     let others = service.others.deadline();
-    let own = full.into_iter().chain(others);
+    let again = service.again.deadline();
+    let own = full.into_iter().chain(others).chain(again);
     families.chain(holder).chain(client).chain(own).min()
 }
 
