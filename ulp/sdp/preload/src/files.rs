@@ -41,8 +41,8 @@ with_flags! {
     pwritev64v2;
 }
 
-/// Bytes that one step of [`copy_file`] moves.
-const STEP: usize = 16 << 10;
+/// Bytes that one step of [`copy_file`] moves. They lie on the stack of a thread that may have little of it.
+const STEP: usize = 4 << 10;
 
 /// sendfile(2) to a stream that the ring carries. None: the kernel is to do it.
 fn copy_file(to: c_int, from: c_int, offset: *mut libc::off_t, count: Size) -> Option<Answer> {
