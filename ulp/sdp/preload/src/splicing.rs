@@ -12,8 +12,8 @@ use std::ffi::{c_int, c_uint};
 type Size = libc::size_t;
 type Answer = libc::ssize_t;
 
-/// Bytes that one step moves. They lie on the stack of a thread that may have little of it.
-const STEP: usize = 4 << 10;
+/// Bytes that one step moves.
+const STEP: usize = 16 << 10;
 
 fn failed(errno: c_int) -> Answer {
     set_errno(errno);
