@@ -38,7 +38,7 @@ INTEROP ?=
 SDP_PACKAGES = $(shell /usr/bin/python3 -c 'import sys; print("libpython%d.%d-testsuite" % sys.version_info[:2])' 2>/dev/null) redis-tools tcl memcached perl $(POSTGRES_PACKAGES) $(BUILD_PACKAGES) make cmake autoconf automake libtool libssl-dev zlib1g-dev
 POSTGRES_PACKAGES = postgresql postgresql-server-dev-all
 # Programs that are run at both ends, see scripts/sdp-programs.
-SDP_PROGRAMS_PACKAGES = redis-tools nginx apache2 apache2-utils haproxy curl openssl gunicorn openssh-server openssh-client iperf3 socat openbsd-inetd systemd iproute2 nodejs default-jdk-headless golang-go gcc libc6-dev $(POSTGRES_PACKAGES)
+SDP_PROGRAMS_PACKAGES = redis-tools nginx apache2 apache2-utils haproxy curl openssl gunicorn openssh-server openssh-client iperf3 socat openbsd-inetd systemd iproute2 rsync mosquitto mosquitto-clients mariadb-server mariadb-client php-cli nodejs default-jdk-headless golang-go gcc libc6-dev $(POSTGRES_PACKAGES)
 # The modules that Debian's nginx is configured with, which nginx-tests load in each test.
 NGINX_PACKAGES = nginx perl libnginx-mod-http-geoip libnginx-mod-http-image-filter libnginx-mod-http-perl libnginx-mod-http-xslt-filter libnginx-mod-mail libnginx-mod-stream libnginx-mod-stream-geoip
 # Arguments of `make test-sdp`, for example FOR_SDP='cpython:test_socket' or '--git libuv=GIT

@@ -1,4 +1,4 @@
-"""redis, memcached's like and PostgreSQL."""
+"""redis, PostgreSQL and MariaDB."""
 
 import os
 import re
@@ -74,3 +74,35 @@ def postgres(place):
     until("the query is gone", lambda: psql("select count(*) from pg_stat_activity where query = 'select pg_sleep(60)' and state = 'active'") == "0")
     place.stop(server, signal.SIGINT)
     return "clients of another user, 4.5 MB of rows, a cancelled query, pgbench -S with 8 clients and with a connection each time"
+
+
+@program("mariadb", {"mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server", "mariadb-slap": "mariadb-client"}, root=True)
+def mariadb(place):
+    """A thread for each connection; rows of megabytes, a dump, a killed query. Without the io_uring that it opens for its files, with which a process stays TCP."""
+    port = place.port()
+    data = place.path("mariadb")
+    os.makedirs(data)
+    shutil.chown(data, "mysql", "mysql")
+    place.run("mariadb-install-db", "--user=mysql", f"--datadir={data}", "--auth-root-authentication-method=normal", under=False, TMPDIR=data)
+    where = ("--no-defaults", f"--datadir={data}", f"--socket={data}/s", f"--pid-file={data}/pid", "--innodb-use-native-aio=0", "--max-allowed-packet=64M")
+    place.start("mariadbd", *where, "--bind-address=127.0.0.1", f"--port={port}", user="mysql", port=port, TMPDIR=data)
+    to = ("--no-defaults", "-h", "127.0.0.1", "-P", port, "-u", "root", "--protocol=tcp")
+
+    def ask(statement):
+        return place.run("mariadb", *to, "-N", "-B", "--max-allowed-packet=64M", "-e", statement).strip()
+
+    until("mariadbd answers", lambda: ask("select 1") == "1")
+    ask("create database t; create table t.b (i int primary key auto_increment, d longblob)")
+    for more in range(4):
+        ask(f"insert into t.b (d) values (repeat('x', {3_000_000 + more}))")
+    assert ask("select count(*), sum(length(d)) from t.b") == "4\t12000006"
+    assert len(ask("select d from t.b where i = 1")) == 3_000_000
+    dump = place.run("mariadb-dump", *to, "t")
+    assert "Dump completed" in dump and len(dump) > 12_000_000, len(dump)
+    place.run("mariadb-slap", *to, "--concurrency=10", "--number-of-queries=2000", "--auto-generate-sql", "--auto-generate-sql-load-type=read")
+    sleeper = place.start("mariadb", *to, "-e", "select sleep(60)")
+    find = "select id from information_schema.processlist where info like 'select sleep%'"
+    until("the query runs", lambda: ask(find) != "")
+    ask(f"kill {ask(find)}")
+    assert sleeper.wait(10) != 0
+    return "rows of 3 MB, a dump of 12 MB, mariadb-slap with 10 clients, a killed query"

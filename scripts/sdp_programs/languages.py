@@ -1,4 +1,4 @@
-"""node, Java, Go: programs of a few lines that are kept beside this file."""
+"""node, Java, Go, PHP: programs of a few lines that are kept beside this file."""
 
 import os
 import shutil
@@ -22,6 +22,23 @@ def node(place):
         said = place.run("node", source("client.js"), port)
         assert said.strip() == "400 answers are right", said
     return "400 requests with bodies up to 1 MiB on kept connections, to one process, and to a cluster of two workers (whose connections the first process hands on: TCP)"
+
+
+@program("php", {"php": "php-cli", "socat": "socat"})
+def php(place):
+    """A connection of PHP's streams that its sockets extension, which PHP loads with RTLD_DEEPBIND, uses as well."""
+    if "sockets" not in place.run("php", "-m", under=False).split():
+        raise Missing("there is no extension sockets")
+    port = place.port()
+    place.start("socat", f"TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr", "EXEC:cat", port=port)
+    text = (
+        f'<?php $s = stream_socket_client("tcp://127.0.0.1:{port}"); $k = socket_import_stream($s);'
+        ' for ($i = 0; $i < 300; $i++) { $t = str_repeat("x", $i) . "\n"; fwrite($s, $t); if (fgets($s) !== $t) die("streams");'
+        ' socket_write($k, "$i ping\n"); if (socket_read($k, 100, PHP_NORMAL_READ) !== "$i ping\n") die("sockets"); } echo "right";'
+    )
+    said = place.run("php", place.write("both.php", text))
+    assert said == "right", said
+    return "300 exchanges by streams and by the sockets extension in turn"
 
 
 @program("java", {"java": "openjdk-17-jre-headless", "javac": "openjdk-17-jdk-headless"})

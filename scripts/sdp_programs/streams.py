@@ -1,10 +1,10 @@
-"""ssh, iperf3, socat, inetd: connections that carry a stream."""
+"""ssh, iperf3, socat, inetd, rsync, an MQTT broker: connections that carry a stream."""
 
 import json
 import os
 import re
 
-from .place import Missing, program, sha
+from .place import Missing, program, sha, until
 
 
 @program("ssh", {"sshd": "openssh-server", "scp": "openssh-client"}, root=True, by_sdp=False)
@@ -99,3 +99,38 @@ def activate(place):
         text = f"turn {turn} " * 20_000
         assert place.run("socat", "-t", "30", "-", f"TCP:127.0.0.1:{port}", stdin=text) == text
     return "cat with a connection of its own, five times"
+
+
+@program("rsync", {"rsync": "rsync"})
+def rsync(place):
+    """A daemon that forks for each connection; clients that fork themselves, both halves of which use the connection."""
+    port = place.port()
+    os.makedirs(place.path("there"))
+    for name, length in (("long", 64 << 20), *((f"short{number}", 100_000) for number in range(40))):
+        place.random(f"there/{name}", length)
+    module = f"use chroot = no\nread only = no\n[there]\npath = {place.path('there')}\n" + ("uid = root\ngid = root\n" if os.getuid() == 0 else "")
+    place.start("rsync", "--daemon", "--no-detach", "--address=127.0.0.1", f"--port={port}", f"--config={place.write('rsyncd.conf', module)}", port=port)
+    place.run("rsync", "-a", f"rsync://127.0.0.1:{port}/there/", place.path("here/"))
+    place.random("here/new", 8 << 20)
+    place.run("rsync", "-a", "--checksum", "--bwlimit=50m", place.path("here/"), f"rsync://127.0.0.1:{port}/there/")
+    names = sorted(os.listdir(place.path("here")))
+    assert len(names) == 42 and names == sorted(os.listdir(place.path("there"))), names
+    assert all(sha(place.path(f"here/{name}")) == sha(place.path(f"there/{name}")) for name in names)
+    return "42 files, 68 MB from the daemon and 8 MB to it, equal hashes"
+
+
+@program("mosquitto", {"mosquitto": "mosquitto", "mosquitto_pub": "mosquitto-clients"})
+def mosquitto(place):
+    """An MQTT broker: a message of 2 MB, and 300 of a line each."""
+    port = place.port()
+    place.start("mosquitto", "-c", place.write("mosquitto.conf", f"listener {port} 127.0.0.1\nallow_anonymous true\n"), port=port)
+    to = ("-h", "127.0.0.1", "-p", port)
+    # A message that the broker keeps says when the subscription is there.
+    place.run("mosquitto_pub", *to, "-t", "a/kept", "-r", "-q", "1", "-m", "kept")
+    reader = place.start("mosquitto_sub", *to, "-t", "a/#", "-C", "302", "-q", "1", "-F", "%l")
+    until("it has subscribed", lambda: os.path.getsize(place.path("log.1")) > 0)
+    place.run("mosquitto_pub", *to, "-t", "a/long", "-q", "1", "-f", place.random("long", 2 << 20))
+    place.run("mosquitto_pub", *to, "-t", "a/short", "-q", "1", "-l", stdin="hello\n" * 300)
+    assert reader.wait(30) == 0
+    assert place.log(1).split() == ["4", str(2 << 20), *["5"] * 300], place.log(1)[:200]
+    return "a message of 2 MiB and 300 short ones, all of which came"

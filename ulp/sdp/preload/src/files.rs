@@ -41,11 +41,20 @@ with_flags! {
     pwritev64v2;
 }
 
-/// Bytes that one step of [`copy_file`] moves.
-const STEP: usize = 16 << 10;
+/// Bytes that one step of [`copy_file`] moves, of a long file and of one that is no longer. They lie
+/// on the stack of a thread that may have little of it.
+const LONG: usize = 16 << 10;
+const SHORT: usize = 4 << 10;
 
-/// sendfile(2) to a stream that the ring carries. None: the kernel is to do it.
-fn copy_file(to: c_int, from: c_int, offset: *mut libc::off_t, count: Size) -> Option<Answer> {
+/// sendfile(2) to a stream that the ring carries, by so many bytes at a time. None: the kernel is to
+/// do it.
+#[inline(never)]
+fn copy_file<const STEP: usize>(
+    to: c_int,
+    from: c_int,
+    offset: *mut libc::off_t,
+    count: Size,
+) -> Option<Answer> {
     let process = stream(to)?;
     match process.send_by_kernel(to) {
         None => {}
@@ -129,7 +138,8 @@ macro_rules! sends_files {
             if stream(to).is_none() {
                 return real();
             }
-            if let Some(answer) = copy_file(to, from, offset, count) {
+            let copy = if count > SHORT { copy_file::<LONG> } else { copy_file::<SHORT> };
+            if let Some(answer) = copy(to, from, offset, count) {
                 return answer;
             }
             let begun = stream(to).and_then(|process| process.send_by_kernel(to));

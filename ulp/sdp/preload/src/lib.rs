@@ -11,8 +11,10 @@
 mod cancel;
 mod files;
 mod inet_sdp;
+mod loading;
 mod messages;
 mod moving;
+mod names;
 mod numbers;
 mod options;
 mod programs;

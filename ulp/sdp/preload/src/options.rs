@@ -2,11 +2,13 @@
 
 use crate::{inet_sdp, only_by_kernel, quietly, real, set_errno, stream};
 use ferriband_sdp_socket::inet_sdp as by_sdp;
+use ferriband_sdp_socket::process::asks_kernel;
 use std::ffi::{c_int, c_ulong, c_void};
 
-/// SO_ZEROCOPY, TCP_ULP.
-const ZEROCOPY: c_int = 60;
+/// TCP_ULP.
 const UPPER: c_int = 31;
+/// TCP_ZEROCOPY_RECEIVE: getsockopt(2) receives.
+const RECEIVES: c_int = 35;
 /// By which connect(2) waits for the first bytes (TCP_FASTOPEN_CONNECT).
 const OPENS_LATE: c_int = 30;
 
@@ -50,16 +52,9 @@ pub unsafe extern "C" fn setsockopt(
         if given.and_then(set).is_some() {
             return 0;
         }
-        match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_RCVLOWAT) if given.is_some_and(|least| least > 1) => {
-                only_by_kernel(number);
-            }
-            // urgent bytes among the others make the kernel's counts differ from the stream's
-            (libc::SOL_SOCKET, libc::SO_OOBINLINE) if given.is_some_and(|is_set| is_set != 0) => {
-                only_by_kernel(number);
-            }
-            (libc::SOL_SOCKET, ZEROCOPY) | (libc::IPPROTO_TCP, UPPER) => only_by_kernel(number),
-            _ => {}
+        let is_kernels = given.is_some_and(|given| asks_kernel(level, name, given));
+        if is_kernels || (level, name) == (libc::IPPROTO_TCP, UPPER) {
+            only_by_kernel(number);
         }
     }
     if (level, name) == (libc::IPPROTO_TCP, OPENS_LATE) && inet_sdp::is_one(number) {
@@ -94,6 +89,9 @@ pub unsafe extern "C" fn getsockopt(
         // SAFETY: as above.
         unsafe { *length = size_of::<c_int>() as libc::socklen_t };
         return 0;
+    }
+    if (level, name) == (libc::IPPROTO_TCP, RECEIVES) {
+        only_by_kernel(number);
     }
     let answer = real::call!(-1, fn getsockopt(
         number => c_int, level => c_int, name => c_int, value => *mut c_void,

@@ -155,6 +155,47 @@ unsafe fn served(call: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long>
                 pointer(c).cast::<*const _>(),
             )
             .into(),
+            libc::SYS_execveat => programs::execveat(
+                number,
+                pointer(b).cast(),
+                pointer(c).cast::<*const _>(),
+                pointer(d).cast::<*const _>(),
+                e as c_int,
+            )
+            .into(),
+            libc::SYS_sendmmsg => {
+                messages::sendmmsg(number, pointer(b).cast(), c as c_uint, d as c_int).into()
+            }
+            libc::SYS_recvmmsg => messages::recvmmsg(
+                number,
+                pointer(b).cast(),
+                c as c_uint,
+                d as c_int,
+                pointer(e).cast(),
+            )
+            .into(),
+            libc::SYS_epoll_create => waiting::epoll_create(number).into(),
+            libc::SYS_pselect6 => {
+                // the last argument is the address of the mask's address and of its length
+                let signals = pointer(f).cast::<*const libc::sigset_t>().as_ref();
+                waiting::pselect(
+                    number,
+                    pointer(b).cast(),
+                    pointer(c).cast(),
+                    pointer(d).cast(),
+                    pointer(e).cast(),
+                    signals.copied().unwrap_or(std::ptr::null()),
+                )
+                .into()
+            }
+            libc::SYS_preadv2 => {
+                let (count, at) = (c as c_int, d as libc::off_t);
+                files::preadv2(number, pointer(b).cast(), count, at, f as c_int) as c_long
+            }
+            libc::SYS_pwritev2 => {
+                let (count, at) = (c as c_int, d as libc::off_t);
+                files::pwritev2(number, pointer(b).cast(), count, at, f as c_int) as c_long
+            }
             libc::SYS_sendfile => {
                 files::sendfile(number, b as c_int, pointer(c).cast(), d) as c_long
             }

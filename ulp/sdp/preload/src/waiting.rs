@@ -9,7 +9,7 @@ use ferriband_sdp_socket::process::Process;
 use ferriband_sdp_socket::ready::kernel;
 use ferriband_sdp_socket::ready::{self, Errno, Event, Next, Patience, Polled, Sleep, Waits};
 use std::ffi::{c_int, c_void};
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 type Events = *mut libc::epoll_event;
@@ -60,11 +60,11 @@ fn waits<W: Waits>(
         time,
         signals: mask,
     };
-    let mut call = match quietly(Err(Errno::IO), || make(patience)) {
-        Ok(call) => ManuallyDrop::new(call),
-        Err(error) => return answered(Err(error.raw_os_error())),
-    };
-    let call: *mut W = &raw mut *call;
+    let mut call = MaybeUninit::<W>::uninit();
+    if let Err(error) = put(&mut call, || make(patience)) {
+        return answered(Err(error.raw_os_error()));
+    }
+    let call = call.as_mut_ptr();
     let mut slept = None;
     loop {
         // SAFETY: nobody else has it.
@@ -78,6 +78,18 @@ fn waits<W: Waits>(
             }
         }
     }
+}
+
+/// Makes a call, and puts it where it stays. What that takes of the thread's stack is given back.
+#[inline(never)]
+fn put<W>(
+    place: &mut MaybeUninit<W>,
+    make: impl FnOnce() -> Result<W, Errno>,
+) -> Result<(), Errno> {
+    quietly(Err(Errno::IO), || {
+        place.write(make()?);
+        Ok(())
+    })
 }
 
 /// One sleep.

@@ -344,6 +344,40 @@ fn resets_and_urgent_bytes() {
     same("ends", "");
 }
 
+#[test]
+fn threads_with_the_least_stack() {
+    same("corners", "stack");
+}
+
+#[test]
+fn options_by_which_calls_tell_more() {
+    for mode in ["rest", "time", "peeks"] {
+        same("corners", mode);
+    }
+}
+
+#[test]
+fn a_program_that_is_executed_by_execveat() {
+    same("corners", "execveat");
+}
+
+#[test]
+fn second_names_of_calls() {
+    same("corners", "names");
+}
+
+#[test]
+fn a_mount_namespace_is_entered() {
+    same("corners", "space");
+}
+
+#[test]
+fn a_library_that_is_loaded_with_deepbind() {
+    let plugin = compile("corners", "corners.so", &["-DPLUGIN", "-shared", "-fPIC"]);
+    same_with("corners", "deep", &[("CORNERS_PLUGIN", &plugin)]);
+    fs::remove_file(plugin).expect("it was there");
+}
+
 /// The fuzzer of sequences of calls, with the static program that it executes.
 struct Fuzzer {
     program: PathBuf,

@@ -511,7 +511,7 @@ impl Kernel for Call<'_, '_> {
     }
 
     fn pass_over(&self, most: u64) -> Result<u64, Errno> {
-        let mut nowhere = [0_u8; 4096];
+        let mut nowhere = [0_u8; 512];
         let most = (most as usize).min(nowhere.len());
         rustix::net::recv(self.socket(), &mut nowhere[..most], RecvFlags::DONTWAIT)
             .map(|(passed, _)| passed as u64)

@@ -40,18 +40,49 @@ pub(super) fn has_rings() -> bool {
 /// What the kernel calls an io_uring.
 const RING: &[u8] = b"anon_inode:[io_uring]";
 
-fn option(number: i32, level: i32, name: i32) -> i32 {
+/// An option's value. None: the kernel does not have it.
+fn set(number: i32, level: i32, name: i32) -> Option<i32> {
     let mut value = [0; 4];
-    match tcp::get_option(socket(number), level, name, &mut value) {
-        Ok(4) => i32::from_ne_bytes(value),
-        _ => 0,
-    }
+    let length = tcp::get_option(socket(number), level, name, &mut value);
+    // SO_TIMESTAMPING gives two numbers, of which this is the first
+    (length.ok()? >= 4).then(|| i32::from_ne_bytes(value))
 }
 
-/// SO_ZEROCOPY.
-const ZEROCOPY: i32 = 60;
+fn option(number: i32, level: i32, name: i32) -> i32 {
+    set(number, level, name).unwrap_or(0)
+}
+
 /// TCP_ULP.
 const UPPER: i32 = 31;
+/// TCP_INQ: each recvmsg(2) tells what is left.
+const TELLS_REST: i32 = 36;
+/// SO_PEEK_OFF, of TCP since Linux 6.9: where MSG_PEEK looks; -1: it is not set.
+const PEEKS_AT: i32 = 42;
+
+/// Options with which the kernel's calls tell or do what the ring's do not, from which value on,
+/// and why the connection is TCP then.
+const KERNELS: [(i32, i32, i32, Cause); 11] = [
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT, 2, Cause::LowWater),
+    // SO_ZEROCOPY
+    (libc::SOL_SOCKET, 60, 1, Cause::ZeroCopy),
+    // SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING, old and with 64 bits of time
+    (libc::SOL_SOCKET, 29, 1, Cause::Flags),
+    (libc::SOL_SOCKET, 35, 1, Cause::Flags),
+    (libc::SOL_SOCKET, 37, 1, Cause::Flags),
+    (libc::SOL_SOCKET, 63, 1, Cause::Flags),
+    (libc::SOL_SOCKET, 64, 1, Cause::Flags),
+    (libc::SOL_SOCKET, 65, 1, Cause::Flags),
+    (libc::SOL_SOCKET, PEEKS_AT, 0, Cause::Flags),
+    // urgent bytes among the others make the kernel's counts differ from the stream's
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE, 1, Cause::Flags),
+    (libc::IPPROTO_TCP, TELLS_REST, 1, Cause::Flags),
+];
+
+/// Whether a connection is TCP from when its program sets an option to this value.
+pub fn asks_kernel(level: i32, name: i32, value: i32) -> bool {
+    let of = KERNELS.iter().find(|of| (of.0, of.1) == (level, name));
+    of.is_some_and(|of| value >= of.2)
+}
 
 /// Whether the program uses the socket as SDP can serve it.
 pub(super) fn fit(pin: &Pin<'_>, number: i32) -> Result<(), No> {
@@ -82,9 +113,9 @@ pub(super) fn unfit(number: i32) -> Option<Cause> {
     match () {
         () if signals => Some(Cause::Signals),
         () if upper.is_ok_and(|length| length > 0) => Some(Cause::Tls),
-        () if option(number, libc::SOL_SOCKET, libc::SO_RCVLOWAT) > 1 => Some(Cause::LowWater),
-        () if option(number, libc::SOL_SOCKET, ZEROCOPY) != 0 => Some(Cause::ZeroCopy),
-        () => None,
+        () => KERNELS.iter().find_map(|&(level, name, least, cause)| {
+            (set(number, level, name)? >= least).then_some(cause)
+        }),
     }
 }
 

@@ -22,7 +22,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const PAGE: usize = 4096;
-/// Pages that a thread remembers.
+/// Pages that a thread remembers. They take 2 KiB of each thread's stack, of which some programs
+/// give their threads no more than 16 KiB (PTHREAD_STACK_MIN).
 const PLACES: usize = 512;
 /// After so many questions a thread asks of one in [`SOME`] pages.
 const OFTEN: u32 = 256;
@@ -36,8 +37,8 @@ pub(super) enum Access {
 }
 
 thread_local! {
-    /// By a part of its address: a page that was good, with 1 if it can be written.
-    static GOOD: [Cell<usize>; PLACES] = const { [const { Cell::new(0) }; PLACES] };
+    /// By a part of its address: what is kept of a page that was good. 0: none.
+    static GOOD: [Cell<u32>; PLACES] = const { [const { Cell::new(0) }; PLACES] };
     static ASKED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -75,10 +76,25 @@ pub(super) fn piece_is_good(at: usize, length: usize, access: Access) -> bool {
 #[inline]
 fn page_is_good(page: usize, access: Access) -> bool {
     let known = GOOD.with(|good| good[page / PAGE % PLACES].get());
-    if known == page | 1 || access == Access::Read && known == page && page != 0 {
+    let kept = kept(page, Access::Read);
+    if kept != 0 && (known == kept | WRITABLE || access == Access::Read && known == kept) {
         return true;
     }
     ask(page, access)
+}
+
+/// A bit of what is kept of a page: it can be written.
+const WRITABLE: u32 = 1;
+
+/// What is kept of a page that was good: the part of its address that does not say its place. 0: it
+/// cannot be kept, as page 0 and pages beyond address 2^52, which the kernel gives to nobody unasked.
+#[inline]
+fn kept(page: usize, access: Access) -> u32 {
+    let writable = if access == Access::Write { WRITABLE } else { 0 };
+    match u32::try_from((page / PAGE / PLACES + 1) << 1) {
+        Ok(rest) if page != 0 => rest | writable,
+        _ => 0,
+    }
 }
 
 #[cold]
@@ -97,8 +113,7 @@ fn ask(page: usize, access: Access) -> bool {
         Ok(()) | Err(_) => true,
     };
     if is_good {
-        let kept = page | usize::from(access == Access::Write);
-        GOOD.with(|good| good[page / PAGE % PLACES].set(kept));
+        GOOD.with(|good| good[page / PAGE % PLACES].set(kept(page, access)));
     }
     is_good
 }

@@ -35,6 +35,7 @@ pub use crate::meet::report::Cause;
 pub use closing::Closing;
 pub(crate) use counters::carried as count_carried;
 pub use counters::report;
+pub use fit::asks_kernel;
 pub use forks::fork_by;
 pub use moving::{Begun, Sleeper, Ticket};
 pub use set::read as read_settings;

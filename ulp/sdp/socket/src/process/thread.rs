@@ -7,6 +7,7 @@ use super::{Process, counters, forks, state};
 use crate::meet::family::Family;
 use crate::meet::holder::HolderService;
 use crate::own::{Event, Own};
+use crate::raw;
 use crate::ready;
 use crate::signals::block_signals;
 use ferriband_host::wake;
@@ -49,6 +50,11 @@ pub(super) fn start(process: &'static Process, service: &mut Service) -> Result<
 
 fn run(process: &'static Process) {
     block_signals();
+    // Who shares its directories with another thread may not enter a mount namespace (setns(2)). A
+    // kernel that forbids this call forbids that one, too.
+    // SAFETY: this thread opens by full names alone.
+    let _ =
+        unsafe { raw::system_call(libc::SYS_unshare, [libc::CLONE_FS as isize, 0, 0, 0, 0, 0]) };
     let mut polled = Vec::new();
     loop {
         let deadline = collect(&process.served(), &mut polled);

@@ -40,10 +40,10 @@ const SLICE: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     /// Its place among them.
-    at: usize,
-    taken: Taken,
+    at: u32,
     /// It is counted as one who waits in the kernel.
     is_counted: bool,
+    taken: Taken,
 }
 
 impl Stream {
@@ -153,7 +153,7 @@ impl<'a> Call<'a> {
         let is_counted = reads && pin.link().is_none() && count_in(&pin);
         self.has_links |= pin.link().is_some();
         self.streams.push(Stream {
-            at,
+            at: at as u32,
             taken: pin.taken(),
             is_counted,
         });
@@ -193,7 +193,7 @@ impl<'a> Call<'a> {
             if !is_ready && self.waits {
                 self.make_known();
                 for stream in &*self.streams {
-                    let one = &polled[stream.at];
+                    let one = &polled[stream.at as usize];
                     stream.with(one.fd, |call| mask::want(call, interest(one)));
                 }
                 is_ready = self.look(polled);
@@ -256,7 +256,7 @@ impl<'a> Call<'a> {
             self.has_instances && polled.iter().any(|one| reads(one) && is_ready(one.fd));
         for at in 0..self.streams.len() {
             let stream = self.streams[at];
-            let one = &polled[stream.at];
+            let one = &polled[stream.at as usize];
             let interest = interest(one);
             let found = stream.with(one.fd, |call| {
                 if interest & INPUT != 0 && Reader(&call).phase() as u32 == 0 {
@@ -269,7 +269,7 @@ impl<'a> Call<'a> {
             });
             let (is_so, asks) = found.unwrap_or((false, interest));
             is_ready |= is_so;
-            self.asked[stream.at].events = asks as i16;
+            self.asked[stream.at as usize].events = asks as i16;
         }
         is_ready
     }
@@ -304,7 +304,7 @@ impl<'a> Call<'a> {
         }
         bell.silence();
         for stream in &*self.streams {
-            stream.with(polled[stream.at].fd, mask::serve);
+            stream.with(polled[stream.at as usize].fd, mask::serve);
         }
     }
 
@@ -314,7 +314,7 @@ impl<'a> Call<'a> {
             one.revents = asked.revents;
         }
         for stream in &*self.streams {
-            let one = &mut polled[stream.at];
+            let one = &mut polled[stream.at as usize];
             let kernel = u32::from(one.revents.cast_unsigned());
             if kernel & u32::from(libc::POLLNVAL.cast_unsigned()) != 0 {
                 continue;

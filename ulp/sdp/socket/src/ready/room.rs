@@ -10,8 +10,8 @@ use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// So many lie in the list itself.
-const FEW: usize = 65;
+/// So many lie in the list itself: on the stack of a thread that may have little of it.
+const FEW: usize = 33;
 
 /// Such a list.
 #[derive(Debug)]
