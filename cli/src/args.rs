@@ -855,6 +855,9 @@ pub enum World {
     /// SDP: between two sides of a host its rings and its changes from and to TCP, interleaved,
     /// stopped and killed; and its three flow controls by queue pairs, slow wherever they may be.
     Sdp,
+    /// Put and get: processes that compute, stop and die, over crossed queue pairs that are slow
+    /// wherever they may be.
+    Putget,
 }
 
 /// What `sim` runs.

@@ -38,6 +38,11 @@ const WORLDS: &[(World, RunSeed)] = &[
             .map_err(|failure| failure.to_string())
     }),
     (World::Sdp, run_sdp),
+    (World::Putget, |seed| {
+        ferriband_putget_sim::run(seed, &ferriband_putget_sim::Scenario::default())
+            .map(|_| ())
+            .map_err(|failure| failure.to_string())
+    }),
 ];
 
 /// A seed of SDP's rings in shared memory, and of each of its flow controls by queue pairs.
@@ -101,6 +106,7 @@ fn name(world: World) -> &'static str {
         World::Direct => "direct",
         World::Mpi => "mpi",
         World::Sdp => "sdp",
+        World::Putget => "putget",
     }
 }
 

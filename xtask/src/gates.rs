@@ -23,13 +23,15 @@ const MACHINE: [&str; 3] = [
 ];
 
 /// Rooms without unsafe code.
-const SAFE_ROOMS: [&str; 17] = [
-    "ulp/putget/proto/src/lib.rs",
-    "ulp/putget/verbs/src/lib.rs",
+const SAFE_ROOMS: [&str; 19] = [
     "ib/attach/src/lib.rs",
     "ulp/mpi/coll/src/lib.rs",
     "ulp/mpi/proto/src/lib.rs",
     "ulp/mpi/sim/src/lib.rs",
+    "ulp/putget/proto/src/lib.rs",
+    "ulp/putget/sim/src/lib.rs",
+    "ulp/putget/verbs/src/lib.rs",
+    "ulp/portals/proto/src/lib.rs",
     "ulp/settings/src/lib.rs",
     "ulp/sdp/local/src/lib.rs",
     "ulp/sdp/proto/src/lib.rs",
