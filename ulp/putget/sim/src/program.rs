@@ -394,6 +394,7 @@ impl World {
         let unbinds = self.rng.chance(10);
         if unbinds {
             let unbound = process.tags.unbind(known.tag);
+            let unbound = unbound.map(|bound| bound.map(|(_, note)| note));
             let due = known
                 .registered
                 .then(|| known.bound.take().map(|(_, note)| note));
