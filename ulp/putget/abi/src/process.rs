@@ -101,10 +101,10 @@ unsafe fn write(address: u64, data: &[u8]) {
     unsafe { std::ptr::copy(data.as_ptr(), to, data.len()) };
 }
 
-/// As [`write`], the other way.
+/// As [`write()`], the other way.
 ///
 /// # Safety
-/// As of [`write`].
+/// As of [`write()`].
 unsafe fn read(address: u64, to: &mut [u8]) {
     let from: *const u8 = std::ptr::with_exposed_provenance(address as usize);
     // SAFETY: the caller's promise.
