@@ -115,6 +115,16 @@ const LIBRARIES: &[Library] = &[
         )],
     },
     Library {
+        package: "ferriband-portals-abi",
+        soname: "libportals.so.4",
+        link_name: "libportals.so",
+        exports: Exports::Plain("ulp/portals/abi/link/symbols.txt"),
+        needs: &[],
+        cancelled: false,
+        bare: false,
+        files: &[("ulp/portals/abi/include/portals4.h", "include/portals4.h")],
+    },
+    Library {
         package: "ferriband-mpi",
         soname: "libferriband_mpi.so.1",
         link_name: "",

@@ -1,8 +1,10 @@
 /* Put and get over InfiniBand as the second driver of "Experiences with Prototype InfiniBand Hardware"
  * (SAND2001-3387) has them: buffers with tags, one-shot notifications, acknowledgements.
  *
- * Link with -lferriband_putget. All functions may be called by several threads at a time. Functions that
- * return int return 0, or an error number of errno.h. */
+ * Link with -lferriband_putget. Functions may be called by several threads at a time, but for
+ * ferriband_putget_close, during which and after which nothing else may be called. Functions that return int
+ * return 0, or an error number of errno.h; beside those that are named, ENOMEM and EIO. Pointers to results must
+ * not be NULL. */
 #ifndef FERRIBAND_PUTGET_H
 #define FERRIBAND_PUTGET_H
 
@@ -49,10 +51,12 @@ enum ferriband_putget_direction {
 #define FERRIBAND_PUTGET_ANY UINT32_MAX
 
 /* Listens at an address of an adapter, in text ("10.0.0.1", "fd00::1"); port 0 chooses one. EADDRINUSE,
- * ENODEV if the address belongs to no adapter, EINVAL. */
+ * EADDRNOTAVAIL if the address belongs to no adapter, ENODEV without any, EINVAL. */
 int ferriband_putget_open(const char *address, uint16_t port, ferriband_putget_t **putget);
 
-/* Ends all connections, and registrations of all buffers. */
+/* Waits a second at most until what was put has left, then ends all connections, and registrations of all
+ * buffers. Notifications that have not fired tell FERRIBAND_PUTGET_UNDELIVERABLE if an operation that would fire
+ * them was under way. */
 void ferriband_putget_close(ferriband_putget_t *putget);
 
 /* Where the process listens. The text has up to 46 bytes with its end. ERANGE. */
@@ -64,18 +68,20 @@ int ferriband_putget_address(ferriband_putget_t *putget, char *text, size_t leng
 int ferriband_putget_register(ferriband_putget_t *putget, void *memory, size_t length, uint32_t *tag);
 
 /* Takes a tag away, and a notification that is bound to the buffer with it. EBUSY while an operation on
- * the buffer is under way, or a notification that lies in it has not fired; ENOENT. */
+ * the buffer is under way, or a notification that lies in it is bound to any buffer and has not fired
+ * (ferriband_putget_cancel unbinds it); ENOENT. */
 int ferriband_putget_unregister(ferriband_putget_t *putget, uint32_t tag);
 
 /* Connects to the process that listens at an address; waits at most so many milliseconds, for ever if the
- * number is negative. ECONNREFUSED, ETIMEDOUT, EPROTO if something else listens there. */
+ * number is negative. ECONNREFUSED if nobody listens there, or if it cannot be reached; ETIMEDOUT; EPROTO if it
+ * speaks another version. A process cannot connect to itself. */
 int ferriband_putget_connect(ferriband_putget_t *putget, const char *address, uint16_t port, int milliseconds,
                              ferriband_putget_peer_t *peer);
 
 /* Waits for the next process that has connected to this one. ETIMEDOUT. */
 int ferriband_putget_accept(ferriband_putget_t *putget, int milliseconds, ferriband_putget_peer_t *peer);
 
-/* Ends a connection. What is under way is undeliverable. ENOTCONN. */
+/* Ends a connection. What is under way is undeliverable; puts without acknowledgement may be lost. ENOTCONN. */
 int ferriband_putget_disconnect(ferriband_putget_t *putget, ferriband_putget_peer_t peer);
 
 /* Puts the first bytes of a local buffer into the peer's buffer with the remote tag. Never blocks:

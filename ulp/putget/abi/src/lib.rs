@@ -224,13 +224,17 @@ pub unsafe extern "C" fn ferriband_putget_connect(
         let end = end(milliseconds);
         // SAFETY: the caller's promise.
         let (to, server) = unsafe { (address(text, port)?, server(putget)?) };
-        let asked = server.with_news(|node| {
+        let asked = server.with(|node| {
             let asked = node.peer(to);
             node.users.left.retain(|(left, _)| *left != asked);
             if !node.is_joined(asked) {
                 node.users.asked.push(asked);
             }
-            node.join(asked).map(|()| asked)
+            let joined = node.join(asked);
+            if joined.is_err() {
+                node.users.asked.retain(|peer| *peer != asked);
+            }
+            joined.map(|()| asked)
         });
         let asked = asked.map_err(|error| of_error(&error))?;
         let waited = server.wait(end, |node| {
@@ -379,7 +383,7 @@ pub unsafe extern "C" fn ferriband_putget_notify(
             bound.map(|()| node.users.waits_for_all())
         })?;
         if is_late {
-            server.with_news(|_| ());
+            server.nudge();
         }
         Ok(())
     })

@@ -53,8 +53,11 @@ pub struct Crossover {
 pub struct Process {
     tags: Tags,
     registered: BTreeMap<u32, Arc<Mr>>,
-    /// Notifications that have not fired, by the buffer that they lie in.
-    waiting: BTreeMap<u32, usize>,
+    /// Notifications that have not fired: the buffer that each lies in, and how often it was handed
+    /// over.
+    notes: HashMap<Note, (u32, u32)>,
+    /// How many of them lie in a buffer.
+    waiting: HashMap<u32, usize>,
     own: HashMap<u64, Own>,
     next: u64,
     /// Peers that have connected and that nobody has accepted.
@@ -116,7 +119,8 @@ impl Process {
         Process {
             tags: Tags::default(),
             registered: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            notes: HashMap::new(),
+            waiting: HashMap::new(),
             own: HashMap::new(),
             next: 0,
             arrived: VecDeque::new(),
@@ -190,19 +194,29 @@ impl Process {
 
     /// A notification is handed over: its buffer has to stay.
     fn expect(&mut self, note: Note) -> Result<(), Errno> {
+        if let Some((_, times)) = self.notes.get_mut(&note) {
+            *times += 1;
+            return Ok(());
+        }
         let tag = self.buffer_of(note).ok_or(Errno(libc::EINVAL))?;
+        self.notes.insert(note, (tag, 1));
         *self.waiting.entry(tag).or_default() += 1;
         Ok(())
     }
 
     /// A notification is the program's again.
     fn settle(&mut self, note: Note) {
-        let count = self
-            .buffer_of(note)
-            .and_then(|tag| self.waiting.get_mut(&tag));
-        if let Some(count) = count {
+        let Some((tag, times)) = self.notes.get_mut(&note) else {
+            return;
+        };
+        *times -= 1;
+        if *times > 0 {
+            return;
+        }
+        if let Some(count) = self.waiting.get_mut(tag) {
             *count -= 1;
         }
+        self.notes.remove(&note);
     }
 
     pub fn notify(&mut self, tag: u32, direction: Direction, note: Note) -> Result<(), Errno> {
@@ -300,8 +314,9 @@ impl Users for Process {
 
     fn ended(&mut self, hold: Hold, status: Status) {
         let direction = Direction::of_peer(hold.kind);
+        let length = if status == Status::Ok { hold.length } else { 0 };
         self.tags
-            .release(hold.tag, direction, Some((status, hold.length)));
+            .release(hold.tag, direction, Some((status, length)));
         self.tell();
     }
 

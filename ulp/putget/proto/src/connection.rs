@@ -213,8 +213,7 @@ impl<H: Copy> Connection<H> {
         }
         self.check_fit(start)?;
         let answered = start.kind != Kind::Put || start.acknowledge || start.long.is_some();
-        let has_room = self.credits.may_send() && self.serving.waiting.is_empty();
-        if !has_room || answered && self.requests.is_full() {
+        if !self.has_room() || answered && self.requests.is_full() {
             self.starved = true;
             return Err(NotStarted::Full);
         }
@@ -290,14 +289,19 @@ impl<H: Copy> Connection<H> {
         credits
             .take_back(returned)
             .map_err(|_| Violation::Credits)?;
-        self.starved &= returned == 0;
         match message.header.kind {
             Kind::Credits => {}
             Kind::Response => self.end(&message, wire)?,
             Kind::Put | Kind::Get | Kind::Exchange => self.serve(&message, wire)?,
         }
         self.flush(wire);
+        self.starved &= !self.has_room() || self.requests.is_full();
         Ok(())
+    }
+
+    /// Whether a message may be sent before anything else is.
+    fn has_room(&self) -> bool {
+        self.credits.may_send() && self.serving.waiting.is_empty()
     }
 
     /// RDMA that was begun for the peer has ended well.
@@ -364,7 +368,6 @@ impl<H: Copy> Connection<H> {
             return Err(unknown);
         }
         self.requests.remove(header.request);
-        self.starved = false;
         if brings {
             wire.scatter(pending.token, message.payload);
         }
@@ -520,7 +523,7 @@ impl<H: Copy> Connection<H> {
         wire: &mut W,
         data: impl FnOnce(&mut W, &mut Vec<u8>),
     ) {
-        if self.credits.may_send() && self.serving.waiting.is_empty() {
+        if self.has_room() {
             return self.send(header, &[], solicited, wire, data);
         }
         let mut kept = Vec::new();

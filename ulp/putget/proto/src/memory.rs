@@ -46,8 +46,10 @@ impl Status {
         self as u8
     }
 
+    /// The status of a message. That a request is undeliverable is no peer's word.
     pub(crate) fn from_code(code: u8) -> Option<Status> {
-        Status::ALL.into_iter().find(|status| status.code() == code)
+        let mut told = Status::ALL.into_iter();
+        told.find(|status| status.code() == code && *status != Status::Undeliverable)
     }
 }
 
@@ -125,6 +127,7 @@ pub trait Memory {
     /// Takes the data of a short get or an exchange that this side has begun.
     fn scatter(&mut self, token: u64, data: &[u8]);
 
-    /// A request of this side's has ended. Not told of puts that go short without an acknowledgement.
+    /// A request of this side's has ended. Not told of puts that go short without an
+    /// acknowledgement.
     fn done(&mut self, token: u64, answer: Answer);
 }

@@ -182,7 +182,8 @@ impl<'a> Message<'a> {
             HeaderWire::ref_from_prefix(bytes).map_err(|_| truncated(HEADER_BYTES))?;
         let kind = Kind::from_code(wire.kind).ok_or(BadMessage::Kind(wire.kind))?;
         let bad = |field, value| BadMessage::Field { kind, field, value };
-        let flags = Flags::from_bits(wire.flags).ok_or(bad("flags", wire.flags.into()))?;
+        // flags of a later version change nothing here
+        let flags = Flags::from_bits_truncate(wire.flags);
         let status = Status::from_code(wire.status).ok_or(bad("status", wire.status.into()))?;
         let address_bytes = 4 * usize::from(wire.address_words);
         let (address, payload) = rest

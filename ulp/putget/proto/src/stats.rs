@@ -1,4 +1,6 @@
-//! What a connection has done: requests by path.
+//! What a connection has done.
+//!
+//! Owns: counters of requests by path. Must not know: what follows from them.
 
 use crate::message::Kind;
 

@@ -200,7 +200,8 @@ impl Tags {
         Ok(Range { address, length })
     }
 
-    /// The operation has ended. `told` is false where it came to nothing and nobody may hear of it.
+    /// The operation has ended. `end` is what became of it and how many bytes it moved; None where
+    /// nobody may hear of it.
     pub fn release(&mut self, tag: u32, direction: Direction, end: Option<(Status, u64)>) {
         let Some(buffer) = self.buffers.get_mut(&tag) else {
             return;

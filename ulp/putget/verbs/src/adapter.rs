@@ -18,7 +18,14 @@ const CHUNK: usize = 64;
 pub(crate) struct Group {
     pub received: Arc<Cq>,
     pub rdma: Arc<Cq>,
-    pub links: u32,
+    /// Held by each connection of the group.
+    pub seat: Arc<()>,
+}
+
+impl Group {
+    fn has_room(&self) -> bool {
+        Arc::strong_count(&self.seat) <= GROUP as usize
+    }
 }
 
 /// An open adapter.
@@ -46,7 +53,7 @@ impl Adapter {
 
     /// Room for one more connection; in which group.
     pub fn room(&mut self, receives: u32, rdma: u32) -> Result<usize, Error> {
-        let with_room = self.groups.iter().position(|group| group.links < GROUP);
+        let with_room = self.groups.iter().position(Group::has_room);
         let group = match with_room {
             Some(group) => group,
             None => {
@@ -54,12 +61,11 @@ impl Adapter {
                 self.groups.push(Group {
                     received: Cq::create(context, GROUP * receives, on, NO_LINK)?,
                     rdma: Cq::create(context, GROUP * rdma, on, NO_LINK)?,
-                    links: 0,
+                    seat: Arc::new(()),
                 });
                 self.groups.len() - 1
             }
         };
-        self.groups[group].links += 1;
         Ok(group)
     }
 }

@@ -32,7 +32,8 @@ use std::io;
 pub struct Settings {
     /// What this side receives.
     pub config: Config,
-    /// The longest message that is sent, header included, whatever a peer takes. Bytes.
+    /// The longest message that is sent to a peer that takes longer ones than this side, header
+    /// included. Bytes.
     pub message_bytes: u32,
     /// The user that peers are told.
     pub uid: u32,
@@ -66,6 +67,15 @@ pub enum Error {
     /// The peer has broken the protocol.
     #[error(transparent)]
     Violation(#[from] Violation),
+    /// The peer has done something else than to send a message.
+    #[error("the peer has taken a receive with something that is no message")]
+    NoMessage,
+    /// The queue pair has failed, or a post to it.
+    #[error("the connection has failed")]
+    Failed,
+    /// The thread that serves the process has ended.
+    #[error("the process is not served any more")]
+    Dead,
     /// The connection manager has no adapter for the address, or has lost it.
     #[error("the address belongs to no adapter")]
     NoAdapter,

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::adapter::{Adapter, Buffers};
 use crate::queues::Queues;
 use crate::users::{Peer, Users};
-use ferriband_ibv::{CmId, Wc};
+use ferriband_ibv::{CmId, Wc, WcOpcode};
 use ferriband_putget_proto::{Answer, Asked, Connection, Granted, Job, Memory, NotBegun};
 use ferriband_putget_proto::{NotStarted, Segment, Start, Started, Status, Violation, Wire};
 use std::sync::Arc;
@@ -146,6 +146,9 @@ impl<H: Copy> Link<H> {
         adapter: &mut Adapter,
         users: &mut U,
     ) -> Result<(), Error> {
+        if wc.opcode() != WcOpcode::Recv || wc.byte_len() > self.queues.message_bytes() {
+            return Err(Error::NoMessage);
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         self.queues.message(slot, wc.byte_len(), &mut scratch)?;
         // its credit goes back with whatever is sent next
@@ -181,7 +184,6 @@ impl<H: Copy> Link<H> {
         } = self;
         // one whose peer is gone needs no answer
         let _ = id.disconnect();
-        adapter.groups[queues.group].links -= 1;
         queues.close(&mut adapter.buffers);
         let wire = None;
         machine.handle_lost(&mut Port { users, peer, wire });

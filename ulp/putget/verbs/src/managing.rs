@@ -14,11 +14,14 @@ use crate::meeting::{Known, Verdict, judge};
 use crate::node::{Entry, Node, Place, RESOLVE, State};
 use crate::queues::Queues;
 use crate::users::{Left, Peer, Users};
+use ferriband_host::wake;
 use ferriband_ibv::{Beside, CmEvent, CmEventKind, CmId, ConnectParams, Qp};
 use ferriband_putget_proto::Connection;
 use std::sync::Arc;
 
-/// A refusal that says that the other side's request stands.
+/// A refusal of what speaks another version, or something else.
+const FOREIGN: &[u8] = b"FPG version 1";
+/// A refusal that says that the request of who refuses stands.
 const OWN_STANDS: &[u8] = b"FPG own stands";
 /// How often a lost packet is sent again.
 const RETRIES: u8 = 7;
@@ -58,8 +61,11 @@ impl<U: Users> Node<U> {
                 self.set(peer, State::Joined(place, true));
                 self.users.joined(peer);
             }
-            _ if event.result().is_err() => self.over.push((place, Left::Lost)),
-            CmEventKind::Disconnected => self.over.push((place, Left::Lost)),
+            kind if event.result().is_err() || kind == CmEventKind::Disconnected => {
+                let link = self.places[usize::from(place)].link.as_ref();
+                let over = link.map(|link| (link.queues.id_of(), Left::Lost));
+                self.over.extend(over);
+            }
             _ => {}
         }
     }
@@ -67,10 +73,12 @@ impl<U: Users> Node<U> {
     /// A request of this side's is over.
     fn failed(&mut self, peer: Peer, event: &CmEvent, why: &Error) {
         if event.private_data().starts_with(OWN_STANDS) {
-            return self.set(peer, State::Awaited);
+            self.forget(peer);
+            return self.set(peer, State::Awaited(wake::now()));
         }
         let why = match why {
             Error::Foreign => Left::Foreign,
+            _ if event.private_data().starts_with(FOREIGN) => Left::Foreign,
             _ => Left::Unreachable,
         };
         self.give_up(peer, why);
@@ -89,9 +97,7 @@ impl<U: Users> Node<U> {
         if let State::Asking(_, Some(queues), adapter) =
             std::mem::replace(&mut entry.state, State::Nobody)
         {
-            let adapter = &mut self.adapters[adapter];
-            adapter.groups[queues.group].links -= 1;
-            queues.close(&mut adapter.buffers);
+            queues.close(&mut self.adapters[adapter].buffers);
         }
     }
 
@@ -112,7 +118,7 @@ impl<U: Users> Node<U> {
         // as many receives as this side has: the peer's are not known yet
         let receives = self.settings.config.receives;
         let queues = self.queues(adapter, receives, id)?;
-        let hello = self.hello(peer, &queues.n).emit();
+        let hello = self.hello(peer, &queues.n, queues.psn).emit();
         let p = Arc::clone(&queues.p);
         id.connect(&params(&hello, &p))?;
         let state = State::Asking(Arc::clone(id), Some(Box::new(queues)), adapter);
@@ -134,7 +140,7 @@ impl<U: Users> Node<U> {
         let queues = queues.take().ok_or(Error::Unknown)?;
         let ready = id
             .ready_qp(&queues.p)
-            .and_then(|()| id.ready_beside(&queues.n, &beside(&queues.n, &hello)))
+            .and_then(|()| id.ready_beside(&queues.n, &beside(&queues, &hello)))
             .and_then(|()| id.establish());
         if let Err(error) = ready {
             // to be closed by who forgets the request
@@ -155,7 +161,7 @@ impl<U: Users> Node<U> {
     }
 
     fn judge(&mut self, id: &Arc<CmId>, event: &CmEvent) -> Result<(), &'static [u8]> {
-        let hello = Hello::parse(event.private_data()).ok_or(&b""[..])?;
+        let hello = Hello::parse(event.private_data()).ok_or(FOREIGN)?;
         // nobody speaks for an address that is not his
         let from = id.peer_address().ok_or(&b""[..])?;
         if from.ip() != hello.listens.ip() || hello.listens == self.own {
@@ -170,15 +176,21 @@ impl<U: Users> Node<U> {
         match judge(self.own, hello.listens, known) {
             Verdict::OwnStands => return Err(OWN_STANDS),
             Verdict::Old => return Err(b""),
-            Verdict::AcceptInstead => self.forget(peer),
-            Verdict::Replace => {
-                if let Ok(State::Joined(place, _)) = self.entry(peer).map(|entry| &entry.state) {
-                    self.end(*place, Left::Lost);
-                }
-            }
-            Verdict::Accept => {}
+            Verdict::Replace => self.leave(peer),
+            Verdict::AcceptInstead | Verdict::Accept => {}
         }
-        self.accept(peer, id, &hello).map_err(|_| &b""[..])
+        let waits = !matches!(
+            self.entry(peer).map(|entry| &entry.state),
+            Ok(State::Nobody)
+        );
+        self.forget(peer);
+        self.accept(peer, id, &hello).map_err(|_| {
+            // whoever has asked from here hears that nothing comes of it
+            if waits {
+                self.users.left(peer, Left::Unreachable);
+            }
+            &b""[..]
+        })
     }
 
     /// Whether a peer had told of this request, or of a later one, when the connection was made.
@@ -190,24 +202,23 @@ impl<U: Users> Node<U> {
     fn accept(&mut self, peer: Peer, id: &Arc<CmId>, hello: &Hello) -> Result<(), Error> {
         id.set_tag(peer.0.into());
         let adapter = self.adapter(id)?;
-        let queues = self.queues(adapter, hello.config.receives, id)?;
+        let receives = self.settings.config.receives.min(hello.config.receives);
+        let queues = self.queues(adapter, receives, id)?;
         let n = Arc::clone(&queues.n);
         let ready = id
             .ready_qp(&queues.n)
-            .and_then(|()| id.ready_beside(&queues.p, &beside(&queues.p, hello)));
+            .and_then(|()| id.ready_beside(&queues.p, &beside(&queues, hello)));
         if let Err(error) = ready {
-            let adapter = &mut self.adapters[adapter];
-            adapter.groups[queues.group].links -= 1;
-            queues.close(&mut adapter.buffers);
+            queues.close(&mut self.adapters[adapter].buffers);
             return Err(error.into());
         }
-        let answer = self.hello(peer, &queues.p).emit();
+        let answer = self.hello(peer, &queues.p, queues.psn).emit();
         if let Some(entry) = self.peers.get_mut(peer.0 as usize) {
             hello.note(entry);
         }
         let place = self.stands(peer, adapter, id, hello, queues, false)?;
         if let Err(error) = id.accept(&params(&answer, &n)) {
-            self.end(place, Left::Unreachable);
+            self.end_quietly(place);
             return Err(error.into());
         }
         Ok(())
@@ -226,8 +237,13 @@ impl<U: Users> Node<U> {
         // no more than this side's buffers and send queue hold
         let mut config = hello.config;
         config.message_bytes = config.message_bytes.min(self.settings.longest_message());
-        config.receives = config.receives.min(queues.messages());
-        let machine = Connection::new(self.settings.config, config)?;
+        // both sides count with the smaller number of receives
+        let mut own = self.settings.config;
+        own.receives = own.receives.min(config.receives);
+        config.receives = own.receives.min(queues.messages());
+        let machine = Connection::new(own, config)?;
+        let address = self.entry(peer)?.address;
+        self.users.identified(peer, address, hello.uid);
         let place = queues.place();
         let link = Link::new(peer, adapter, Arc::clone(id), machine, queues);
         self.places[usize::from(place)].link = Some(link);
@@ -277,12 +293,12 @@ impl<U: Users> Node<U> {
         })
     }
 
-    fn hello(&self, peer: Peer, other: &Qp) -> Hello {
+    fn hello(&self, peer: Peer, other: &Qp, psn: u32) -> Hello {
         let asked = self.entry(peer).map_or(0, |entry| entry.asked);
         Hello {
             config: self.settings.config,
             other: other.number(),
-            psn: Queues::psn(other.number()),
+            psn,
             listens: self.own,
             uid: self.settings.uid,
             instance: self.instance,
@@ -299,6 +315,7 @@ impl<U: Users> Node<U> {
         }
         let bytes = self.settings.longest_message();
         self.adapters.push(Adapter::open(&context, bytes)?);
+        self.opened = true;
         Ok(self.adapters.len() - 1)
     }
 }
@@ -311,11 +328,11 @@ impl Hello {
     }
 }
 
-fn beside(qp: &Qp, hello: &Hello) -> Beside {
+fn beside(queues: &Queues, hello: &Hello) -> Beside {
     Beside {
         peer: hello.other,
         rq_psn: hello.psn,
-        sq_psn: Queues::psn(qp.number()),
+        sq_psn: queues.psn,
     }
 }
 

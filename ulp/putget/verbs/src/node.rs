@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// How long an address, or a route, is looked for.
 pub(crate) const RESOLVE: Duration = Duration::from_secs(2);
+/// How long a request is waited for for which the peer has refused this side's.
+const AWAIT: Duration = Duration::from_secs(3);
 /// Requests for connections that wait to be taken.
 const BACKLOG: u32 = 1024;
 
@@ -29,8 +31,8 @@ pub(crate) enum State {
     Nobody,
     /// Asked; from the request on with queue pairs.
     Asking(Arc<CmId>, Option<Box<Queues>>, usize),
-    /// Its request is to come: it refused this side's for it.
-    Awaited,
+    /// Its request is to come: it refused this side's for it, at this time of CLOCK_MONOTONIC.
+    Awaited(Duration),
     /// In this place. False until the peer has both queue pairs ready.
     Joined(u16, bool),
 }
@@ -64,8 +66,14 @@ pub struct Node<U: Users> {
     pub(crate) peers: Vec<Entry>,
     known: HashMap<SocketAddr, Peer>,
     pub(crate) places: Vec<Place<U::Hold>>,
+    /// An adapter was opened since this was last asked.
+    pub(crate) opened: bool,
     /// Connections that are over, as soon as what came before is handed over.
-    pub(crate) over: Vec<(u16, Left)>,
+    pub(crate) over: Vec<(Id, Left)>,
+    /// The queues are armed for what comes unsolicited, too.
+    armed_all: bool,
+    /// A connection waits for what may come unsolicited.
+    wide: bool,
 }
 
 impl<U: Users> Node<U> {
@@ -99,6 +107,9 @@ impl<U: Users> Node<U> {
             peers: Vec::new(),
             known: HashMap::new(),
             places: Vec::new(),
+            opened: false,
+            armed_all: false,
+            wide: false,
             over: Vec::new(),
         })
     }
@@ -182,8 +193,13 @@ impl<U: Users> Node<U> {
     /// Ends the connection to a peer. What is under way is undeliverable.
     pub fn leave(&mut self, peer: Peer) {
         match self.peers.get(peer.0 as usize).map(|entry| &entry.state) {
-            Some(State::Joined(place, _)) => self.end(*place, Left::Lost),
-            Some(State::Asking(..) | State::Awaited) => self.give_up(peer, Left::Lost),
+            Some(State::Joined(place, _)) => {
+                let place = *place;
+                // what has come before is handed over first
+                let _ = self.drain_all();
+                self.end(place, Left::Lost);
+            }
+            Some(State::Asking(..) | State::Awaited(_)) => self.give_up(peer, Left::Lost),
             Some(State::Nobody) | None => {}
         }
     }
@@ -205,8 +221,9 @@ impl<U: Users> Node<U> {
         };
         let adapter = &mut self.adapters[link.adapter];
         let started = link.start(start, adapter, &mut self.users);
+        self.wide |= started == Err(NotStarted::Full);
         if link.queues.failed {
-            self.over.push((place, Left::Lost));
+            self.over.push((link.queues.id_of(), Left::Lost));
         }
         started
     }
@@ -223,6 +240,15 @@ impl<U: Users> Node<U> {
         self.link(peer).is_none_or(|link| link.machine.is_quiet())
     }
 
+    /// Whether peers' adapters have all messages that were sent.
+    pub fn is_drained(&mut self) -> bool {
+        (0..self.places.len()).all(|place| {
+            self.reap(place as u16);
+            let link = self.places[place].link.as_ref();
+            link.is_none_or(|link| link.queues.is_drained())
+        })
+    }
+
     /// What the connection to a peer has done so far.
     pub fn stats(&self, peer: Peer) -> Option<&Stats> {
         Some(self.link(peer)?.machine.stats())
@@ -233,6 +259,16 @@ impl<U: Users> Node<U> {
     /// # Errors
     /// A completion queue cannot be read.
     pub fn look(&mut self) -> Result<bool, Error> {
+        let mut found = self.drain_all()?;
+        if !self.over.is_empty() {
+            self.end_all();
+            found = true;
+        }
+        Ok(found)
+    }
+
+    /// Hands completions over. Whether there was one.
+    fn drain_all(&mut self) -> Result<bool, Error> {
         let mut found = false;
         for adapter in 0..self.adapters.len() {
             for group in 0..self.adapters[adapter].groups.len() {
@@ -242,10 +278,6 @@ impl<U: Users> Node<U> {
                 found |= self.drain(&rdma, Node::moved)?;
             }
         }
-        if !self.over.is_empty() {
-            self.end_all();
-            found = true;
-        }
         Ok(found)
     }
 
@@ -254,9 +286,11 @@ impl<U: Users> Node<U> {
     ///
     /// # Errors
     /// A completion queue cannot be armed.
-    pub fn arm(&self, all: bool) -> Result<(), Error> {
-        let links = self.places.iter().filter_map(|place| place.link.as_ref());
-        let all = all || links.into_iter().any(|link| link.machine.waits_for_all());
+    pub fn arm(&mut self, all: bool) -> Result<(), Error> {
+        let mut links = self.places.iter().filter_map(|place| place.link.as_ref());
+        self.wide = links.any(|link| link.machine.waits_for_all());
+        let all = all || self.wide;
+        self.armed_all = all;
         for group in self.adapters.iter().flat_map(|adapter| &adapter.groups) {
             group.received.arm(!all)?;
             group.rdma.arm(false)?;
@@ -268,6 +302,11 @@ impl<U: Users> Node<U> {
     pub fn channels(&self) -> (Vec<Arc<CompChannel>>, Arc<CmChannel>) {
         let channels = self.adapters.iter().map(|adapter| &adapter.channel);
         (channels.cloned().collect(), Arc::clone(&self.channel))
+    }
+
+    /// Whether there is a channel that was not there before.
+    pub(crate) fn take_opened(&mut self) -> bool {
+        std::mem::take(&mut self.opened)
     }
 
     /// Ends all connections.
@@ -299,13 +338,39 @@ impl<U: Users> Node<U> {
         Ok(news)
     }
 
+    /// Whether the thread has to look: a connection is over, or waits for more than the queues are
+    /// armed for.
+    pub(crate) fn needs_thread(&self) -> bool {
+        !self.over.is_empty() || self.wide && !self.armed_all
+    }
+
+    /// Asks again where a peer's request did not come. How long until this is to be called again.
+    pub(crate) fn tick(&mut self, now: Duration) -> Option<Duration> {
+        let due = |entry: &Entry| match entry.state {
+            State::Awaited(since) => Some((since + AWAIT).saturating_sub(now)),
+            _ => None,
+        };
+        let times: Vec<(u32, Duration)> = (0..)
+            .zip(&self.peers)
+            .filter_map(|(peer, entry)| Some((peer, due(entry)?)))
+            .collect();
+        for (peer, _) in times.iter().filter(|(_, time)| time.is_zero()) {
+            self.set(Peer(*peer), State::Nobody);
+            if self.join(Peer(*peer)).is_err() {
+                self.give_up(Peer(*peer), Left::Unreachable);
+            }
+        }
+        let times = times.into_iter().map(|(_, time)| time);
+        times.filter(|time| !time.is_zero()).min()
+    }
+
     /// A send queue of messages has told of a failure.
     fn reap(&mut self, place: u16) {
         let found = self.places.get_mut(usize::from(place));
         if let Some(link) = found.and_then(|place| place.link.as_mut()) {
             link.queues.reap(&mut self.adapters[link.adapter].buffers);
             if link.queues.failed {
-                self.over.push((place, Left::Lost));
+                self.over.push((link.queues.id_of(), Left::Lost));
             }
         }
     }
@@ -323,16 +388,24 @@ impl<U: Users> Node<U> {
                 let id = Id::of(wc.id());
                 let taken = match wc.is_ok() {
                     true => take(self, id, wc),
-                    false => Err(Error::NoAdapter),
+                    false => Err(Error::Failed),
                 };
                 if taken.is_err() && self.lives(id) {
-                    self.over.push((id.place, Left::Lost));
+                    self.stop(id);
                 }
             }
             found |= count > 0;
             if count < wcs.len() {
                 return Ok(found);
             }
+        }
+    }
+
+    /// A connection has failed: nothing more of it is handed over.
+    fn stop(&mut self, id: Id) {
+        if let Some(link) = &mut self.places[usize::from(id.place)].link {
+            link.queues.failed = true;
+            self.over.push((id, Left::Lost));
         }
     }
 
@@ -365,30 +438,41 @@ impl<U: Users> Node<U> {
         let Some(link) = &mut self.places[usize::from(id.place)].link else {
             return Ok(());
         };
+        if link.queues.failed {
+            return Ok(());
+        }
         let adapter = &mut self.adapters[link.adapter];
         call(link, adapter, &mut self.users)?;
+        self.wide |= link.machine.waits_for_all();
         match link.queues.failed {
-            true => Err(Error::NoAdapter),
+            true => Err(Error::Failed),
             false => Ok(()),
         }
     }
 
     /// Ends connections that are over, after what completed before.
     fn end_all(&mut self) {
-        for (place, why) in std::mem::take(&mut self.over) {
-            self.end(place, why);
+        for (id, why) in std::mem::take(&mut self.over) {
+            if self.lives(id) {
+                self.end(id.place, why);
+            }
         }
     }
 
     pub(crate) fn end(&mut self, place: u16, why: Left) {
-        let Some(link) = self.places[usize::from(place)].link.take() else {
-            return;
-        };
+        if let Some(peer) = self.end_quietly(place) {
+            self.users.left(peer, why);
+        }
+    }
+
+    /// Ends a connection; whose it was.
+    pub(crate) fn end_quietly(&mut self, place: u16) -> Option<Peer> {
+        let link = self.places[usize::from(place)].link.take()?;
         let peer = link.peer;
         self.set(peer, State::Nobody);
         let adapter = link.adapter;
         link.end(&mut self.adapters[adapter], &mut self.users);
-        self.users.left(peer, why);
+        Some(peer)
     }
 
     fn link(&self, peer: Peer) -> Option<&Link<U::Hold>> {

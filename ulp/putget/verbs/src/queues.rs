@@ -6,10 +6,12 @@
 
 use crate::Error;
 use crate::adapter::{Adapter, Buffer, Buffers};
-use ferriband_ibv::{Access, Cq, Element, Mr, Qp, QpCaps, QpInit, QpType, Qpn, RKey, RecvWr};
+use ferriband_ibv::{Access, Cq, Element, Mr, Qp, QpCaps, QpInit, QpType, RKey, RecvWr};
 use ferriband_ibv::{Region, SendFlags, SendWr, Wc};
 use ferriband_putget_proto::{Config, Job, NotBegun, Segment};
 use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 /// Messages of up to so many bytes go inline where the adapter has room for that.
@@ -19,7 +21,10 @@ const ELEMENTS: u32 = 4;
 /// The most bytes of an RDMA request: IBA's longest message is 2 GiB.
 const LONGEST: u64 = 1 << 30;
 /// Requests of RDMA that are under way at a time, of one connection.
-pub(crate) const RDMA: u32 = 64;
+pub(crate) const RDMA: u32 = 256;
+
+/// How many times as many messages the send queue holds as may be under way.
+const SLACK: u32 = 4;
 
 /// Which connection a completion is of, and which request of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +57,9 @@ pub(crate) struct Queues {
     pub n: Arc<Qp>,
     /// Completions of sent messages.
     pub sent_cq: Arc<Cq>,
-    pub group: usize,
+    /// The PSN that the queue pair begins with that the manager does not bring up.
+    pub psn: u32,
+    _seat: Arc<()>,
     place: u16,
     life: u16,
     receive: Arc<Mr>,
@@ -79,8 +86,8 @@ impl Queues {
     ) -> Result<Queues, Error> {
         let receives = u32::from(own.receives);
         let group = adapter.room(receives, RDMA)?;
-        // completions may be seen later than the credits that they are older than
-        let depth = 2 * u32::from(peer_receives);
+        // acknowledgements, and so completions, may come later than credits for the same messages
+        let depth = SLACK * u32::from(peer_receives);
         let tag = u64::from(place);
         let sent_cq = Cq::create(&adapter.context, depth, Some(&adapter.channel), tag)?;
         // failures alone are told: all else is looked at when buffers are short
@@ -110,7 +117,8 @@ impl Queues {
             p,
             n,
             sent_cq,
-            group,
+            psn: RandomState::new().build_hasher().finish() as u32 & 0xff_ffff,
+            _seat: Arc::clone(&cqs.seat),
             place,
             life,
             receive,
@@ -129,19 +137,29 @@ impl Queues {
         self.place
     }
 
+    /// Bytes of a receive.
+    pub const fn message_bytes(&self) -> u32 {
+        self.message_bytes
+    }
+
     /// Messages that may be under way.
     pub const fn messages(&self) -> u16 {
-        (self.depth / 2) as u16
+        (self.depth / SLACK as usize) as u16
+    }
+
+    /// Names the connection.
+    pub const fn id_of(&self) -> Id {
+        let (place, life) = (self.place, self.life);
+        Id {
+            place,
+            life,
+            what: 0,
+        }
     }
 
     fn id(&self, what: u32) -> u64 {
         let (place, life) = (self.place, self.life);
         Id { place, life, what }.number()
-    }
-
-    /// The PSN that a queue pair beside the manager's begins with.
-    pub fn psn(qp: Qpn) -> u32 {
-        qp.0.wrapping_mul(0x9e_3779) & 0xff_ffff
     }
 
     /// Posts a receive.
@@ -217,6 +235,11 @@ impl Queues {
                 return;
             }
         }
+    }
+
+    /// Whether no message is under way, as far as completions were seen.
+    pub fn is_drained(&self) -> bool {
+        self.sent.is_empty()
     }
 
     /// Destroys the queue pairs; afterwards nobody reads or writes memory for this connection.

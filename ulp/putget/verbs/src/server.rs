@@ -15,6 +15,7 @@ use ferriband_host::wake::{self, Event, Until};
 use ferriband_ibv::{CmChannel, CompChannel};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -24,6 +25,9 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_micros(50);
 /// How long who waits looks before he sleeps.
 const LOOK: Duration = Duration::from_micros(50);
+
+/// How long messages that were sent may take to arrive when the process leaves.
+const LEAVE: Duration = Duration::from_secs(1);
 
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +46,8 @@ struct Shared<U: Users> {
     /// When somebody who waits last looked: nanoseconds of CLOCK_MONOTONIC.
     looked: AtomicU64,
     over: AtomicBool,
+    /// The thread has ended before its time.
+    dead: AtomicBool,
     bell: Event,
 }
 
@@ -66,6 +72,7 @@ where
             sleepers: AtomicU32::new(0),
             looked: AtomicU64::new(0),
             over: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
             bell: Event::new()?,
         });
         let served = Arc::clone(&shared);
@@ -82,16 +89,20 @@ where
     pub fn with<R>(&self, call: impl FnOnce(&mut Node<U>) -> R) -> R {
         let mut node = self.shared.lock();
         let returned = call(&mut node);
+        U::advance(&mut node);
+        // the thread sleeps on channels that it knows, for what they are armed for
+        let needed = node.take_opened() | node.needs_thread();
         drop(node);
         self.shared.raise();
+        if needed {
+            self.nudge();
+        }
         returned
     }
 
-    /// As [`Server::with`], where connections may be asked for: the thread hears of their channels.
-    pub fn with_news<R>(&self, call: impl FnOnce(&mut Node<U>) -> R) -> R {
-        let returned = self.with(call);
+    /// Lets the thread look and arm the queues anew: what is waited for has changed.
+    pub fn nudge(&self) {
         self.shared.bell.signal();
-        returned
     }
 
     /// Waits until `found` finds something, or until CLOCK_MONOTONIC shows `end`.
@@ -157,10 +168,20 @@ impl<U: Users> Shared<U> {
         found: &mut impl FnMut(&mut Node<U>) -> Option<R>,
     ) -> Result<(Option<R>, u32), Error> {
         let mut node = self.lock();
+        if self.dead.load(Ordering::SeqCst) {
+            return Err(Error::Dead);
+        }
         let news = node.look()?;
+        if news {
+            U::advance(&mut node);
+        }
         let done = found(&mut node);
         let generation = self.generation.load(Ordering::SeqCst);
+        let needed = node.needs_thread();
         drop(node);
+        if needed {
+            self.bell.signal();
+        }
         if news {
             self.raise();
         }
@@ -173,8 +194,9 @@ impl<U: Users> Shared<U> {
         &self,
         found: &mut impl FnMut(&mut Node<U>) -> Option<R>,
     ) -> Result<(Option<R>, u32), Error> {
-        let node = self.lock();
-        node.arm(node.users.waits_for_all())?;
+        let mut node = self.lock();
+        let all = node.users.waits_for_all();
+        node.arm(all)?;
         drop(node);
         self.look(found)
     }
@@ -188,14 +210,23 @@ impl<U: Users> Drop for Server<U> {
             // a panic of it has been told
             let _ = thread.join();
         }
+        let end = wake::now() + LEAVE;
+        let mut node = self.shared.lock();
+        while !node.is_drained() && wake::now() < end {
+            std::thread::yield_now();
+        }
+        node.leave_all();
     }
 }
 
 /// The thread.
 fn serve<U: Users>(shared: &Shared<U>) {
     while !shared.over.load(Ordering::SeqCst) {
-        let Ok(sleep) = turn(shared) else {
-            return shared.lock().leave_all();
+        let turned = catch_unwind(AssertUnwindSafe(|| turn(shared)));
+        let Ok(Ok(sleep)) = turned else {
+            shared.dead.store(true, Ordering::SeqCst);
+            shared.lock().leave_all();
+            return shared.raise();
         };
         sleep.until_news(&shared.bell);
         shared.bell.take();
@@ -227,14 +258,24 @@ fn turn<U: Users>(shared: &Shared<U>) -> Result<Sleep, Error> {
     let mut node = shared.lock();
     let mut news = node.take_events()?;
     news |= node.look()?;
+    if news {
+        U::advance(&mut node);
+    }
     let looked = Duration::from_nanos(shared.looked.load(Ordering::Relaxed));
     let is_watched = wake::now().saturating_sub(looked) < PAUSE;
     let mut time = is_watched.then_some(PAUSE);
     if !is_watched {
-        node.arm(node.users.waits_for_all())?;
+        let all = node.users.waits_for_all();
+        node.arm(all)?;
         let again = node.look()?;
+        if again {
+            U::advance(&mut node);
+        }
         news |= again;
         time = again.then_some(Duration::ZERO);
+    }
+    if let Some(due) = node.tick(wake::now()) {
+        time = Some(time.map_or(due, |time| time.min(due)));
     }
     let (channels, manager) = node.channels();
     drop(node);

@@ -2,8 +2,10 @@
 //!
 //! Owns: the trait. Must not know: how memory is found.
 
+use crate::node::Node;
 use ferriband_ibv::Element;
 use ferriband_putget_proto::{Answer, Asked, Granted, Status};
+use std::net::SocketAddr;
 
 /// A process that this one speaks to, for as long as the node lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -52,6 +54,17 @@ pub trait Users {
     /// Whether somebody waits for a response that may come unsolicited.
     fn waits_for_all(&self) -> bool {
         false
+    }
+
+    /// Who a peer is: where it listens, and its user by its own word. Told before anything of it is
+    /// asked.
+    fn identified(&mut self, _peer: Peer, _address: SocketAddr, _uid: u32) {}
+
+    /// Begins what can begin now. Called whenever something has happened.
+    fn advance(_node: &mut Node<Self>)
+    where
+        Self: Sized,
+    {
     }
 
     /// A connection to a peer stands: requests may be begun.

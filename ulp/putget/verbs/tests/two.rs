@@ -6,6 +6,7 @@ use common::Side;
 use ferriband_putget_proto::tags::Direction;
 use ferriband_putget_proto::{Kind, Status};
 use ferriband_putget_verbs::{Left, Peer};
+use std::time::{Duration, Instant};
 
 fn pair() -> (Side, Side, Peer) {
     let (one, other) = (Side::new(16, 8), Side::new(16, 8));
@@ -147,6 +148,45 @@ fn both_ask_at_once_and_one_connection_stands() {
 }
 
 #[test]
+fn who_only_begins_hears_of_credits_that_come_unsolicited() {
+    let (one, other, peer) = pair();
+    one.register(1, 8192);
+    other.register(1, 8192);
+    // the thread has armed for solicited messages, and nobody else looks
+    std::thread::sleep(Duration::from_millis(20));
+    let end = Instant::now() + common::PATIENCE;
+    for round in 0..300 {
+        let long = round % 2 == 0;
+        let length = if long { 8192 } else { 16 };
+        let begin = || {
+            one.server
+                .with(|node| common::ask(node, peer, Kind::Put, (1, 1), length, long, None))
+        };
+        while begin().is_none() {
+            assert!(Instant::now() < end, "no room after {round} puts");
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_leaves_and_comes_back_at_once_is_joined() {
+    let (one, other, mut peer) = pair();
+    one.register(1, 64);
+    other.register(1, 64);
+    for round in 0..50 {
+        one.server.with(|node| {
+            node.leave(peer);
+            node.users.left.clear();
+        });
+        peer = one.join(other.address());
+        one.ask(peer, Kind::Put, (1, 1), 64, round % 2 == 0, Some(round));
+        let told = one.told();
+        assert_eq!((told.note.0, told.status), (round, Status::Ok));
+    }
+}
+
+#[test]
 fn the_end_of_a_process_is_told_and_nobody_listens_afterwards() {
     let (one, other, peer) = pair();
     one.register(1, 64);
@@ -154,7 +194,7 @@ fn the_end_of_a_process_is_told_and_nobody_listens_afterwards() {
     drop(other);
     let left = one.until(|node| node.users.left.pop());
     assert_eq!(left, (peer, Left::Lost));
-    one.server.with_news(|node| {
+    one.server.with(|node| {
         assert_eq!(node.peer(address), peer);
         node.join(peer).expect("asked");
     });

@@ -186,7 +186,7 @@ impl Side {
 
     /// A connection to another process.
     pub fn join(&self, address: SocketAddr) -> Peer {
-        let peer = self.server.with_news(|node| {
+        let peer = self.server.with(|node| {
             let peer = node.peer(address);
             node.join(peer).expect("asked");
             peer
@@ -256,7 +256,8 @@ impl Side {
     }
 }
 
-fn ask(
+/// Begins a put or a get, if there is room.
+pub fn ask(
     node: &mut Node<Process>,
     peer: Peer,
     kind: Kind,
