@@ -188,6 +188,8 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -m 755 $(LIB_DIR)/libferriband_sdp.so $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_sdp.so
 	install -m 755 $(LIB_DIR)/libferriband_putget.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_putget.so.1
 	ln -sf libferriband_putget.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_putget.so
+	install -m 755 $(LIB_DIR)/libportals.so.4 $(DESTDIR)$(PREFIX)/lib/ferriband/libportals.so.4
+	ln -sf libportals.so.4 $(DESTDIR)$(PREFIX)/lib/ferriband/libportals.so
 	install -m 755 $(LIB_DIR)/libferriband_mpi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libferriband_mpi.so.1
 	install -m 755 $(LIB_DIR)/libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so.1
 	ln -sf libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so
@@ -195,6 +197,7 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	install -m 644 ulp/mpi/abi/include/mpi.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/mpi.h
 	install -m 644 ulp/mpi/abi/include/ferriband_mpi.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/ferriband_mpi.h
 	install -m 644 ulp/putget/abi/include/ferriband_putget.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/ferriband_putget.h
+	install -m 644 ulp/portals/abi/include/portals4.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/portals4.h
 	install -m 755 ulp/mpi/abi/bin/mpicc $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpicc
 	ln -sf mpicc $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpicxx
 	ln -sf ../../../bin/ferriband $(DESTDIR)$(PREFIX)/lib/ferriband/bin/mpirun

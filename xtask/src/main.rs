@@ -19,7 +19,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   libs [--release | --profile NAME] [--out DIR] [--only TEXT]
-        build the libraries (libibverbs.so.1, librdmacm.so.1, libferriband_sysfs.so, libferriband_sdp.so, libferriband_putget.so.1, libferriband_mpi.so.1, libmpi_abi.so.1) into DIR, by default target/ferriband/lib,
+        build the libraries (libibverbs.so.1, librdmacm.so.1, libferriband_sysfs.so, libferriband_sdp.so, libferriband_putget.so.1, libportals.so.4, libferriband_mpi.so.1, libmpi_abi.so.1) into DIR, by default target/ferriband/lib,
         or target/ferriband/lib-NAME for another profile; with --only those whose name has TEXT in it
   bindings [--bindgen PATH] [--check]
         regenerate src/bindings.rs of abi/verbs-sys and abi/rdmacm-sys from the rdma-core headers of this

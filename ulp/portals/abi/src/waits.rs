@@ -52,7 +52,7 @@ pub unsafe extern "C" fn PtlEQGet(eq: u32, event: *mut EventC) -> c_int {
         if event.is_null() {
             return Err(PtlError::ArgInvalid);
         }
-        let (_, taken) = portals::eq_poll(&[Handle::from_bits(eq)], Some(Duration::ZERO))?;
+        let taken = portals::eq_get(Handle::from_bits(eq))?;
         // SAFETY: a place for the event.
         unsafe { give_event(event, &taken) }
     })

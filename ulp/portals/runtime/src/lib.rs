@@ -320,20 +320,23 @@ pub fn identity(ni: Handle) -> Result<(Id, Option<u32>, u32), PtlError> {
     })
 }
 
-/// Waits until `found` finds something.
+/// Waits until `found` finds something. Where `ends` is true, PtlAbort ends it, also before it has
+/// begun.
 fn wait<R>(
     handle: Handle,
     end: Option<Duration>,
+    ends: bool,
     mut found: impl FnMut(&mut Interface) -> Result<Option<R>, PtlError>,
 ) -> Result<Option<R>, PtlError> {
     let waited = server()?.wait(end, |node| {
-        let aborted = node.users.aborted;
+        if ends && node.users.aborted {
+            return Some(Err(PtlError::Aborted));
+        }
         let found = match node.users.ni(handle) {
             Ok(ni) => found(&mut ni.interface),
             Err(error) => Err(error),
         };
         match found {
-            Ok(None) if aborted => Some(Err(PtlError::Aborted)),
             Ok(None) => None,
             Ok(Some(found)) => Some(Ok(found)),
             Err(error) => Some(Err(error)),
@@ -350,7 +353,7 @@ fn wait<R>(
 /// # Errors
 /// PTL_ARG_INVALID for a stale counter; PTL_ABORTED.
 pub fn ct_wait(ct: Handle, test: u64) -> Result<CtEvent, PtlError> {
-    let reached = wait(ct, None, |interface| interface.ct_test(ct, test))?;
+    let reached = wait(ct, None, true, |interface| interface.ct_test(ct, test))?;
     reached.ok_or(PtlError::Fail)
 }
 
@@ -364,22 +367,38 @@ pub fn ct_poll(
 ) -> Result<(usize, CtEvent), PtlError> {
     let (first, _) = *tests.first().ok_or(PtlError::ArgInvalid)?;
     let end = time.map(|time| wake::now() + time);
-    let reached = wait(first, end, |interface| match interface.ct_poll(tests) {
-        Ok(reached) => Ok(Some(reached)),
-        Err(PtlError::CtNoneReached) => Ok(None),
-        Err(error) => Err(error),
+    let reached = wait(first, end, true, |interface| {
+        match interface.ct_poll(tests) {
+            Ok(reached) => Ok(Some(reached)),
+            Err(PtlError::CtNoneReached) => Ok(None),
+            Err(error) => Err(error),
+        }
     })?;
     reached.ok_or(PtlError::CtNoneReached)
 }
 
-/// PtlEQGet, PtlEQWait, PtlEQPoll: which queue, and its event. A time of None is for ever.
+/// PtlEQGet.
+///
+/// # Errors
+/// PTL_EQ_EMPTY, PTL_ARG_INVALID for a stale queue.
+pub fn eq_get(eq: Handle) -> Result<Taken, PtlError> {
+    let now = Some(Duration::ZERO);
+    let taken = wait(eq, now, false, |interface| match interface.eq_get(eq) {
+        Ok(taken) => Ok(Some(taken)),
+        Err(PtlError::EqEmpty) => Ok(None),
+        Err(error) => Err(error),
+    })?;
+    taken.ok_or(PtlError::EqEmpty)
+}
+
+/// PtlEQWait, PtlEQPoll: which queue, and its event. A time of None is for ever.
 ///
 /// # Errors
 /// PTL_EQ_EMPTY when the time is over, PTL_ARG_INVALID for a stale queue, PTL_ABORTED.
 pub fn eq_poll(eqs: &[Handle], time: Option<Duration>) -> Result<(usize, Taken), PtlError> {
     let first = *eqs.first().ok_or(PtlError::ArgInvalid)?;
     let end = time.map(|time| wake::now() + time);
-    let taken = wait(first, end, |interface| match interface.eq_poll(eqs) {
+    let taken = wait(first, end, true, |interface| match interface.eq_poll(eqs) {
         Ok(taken) => Ok(Some(taken)),
         Err(PtlError::EqEmpty) => Ok(None),
         Err(error) => Err(error),
@@ -393,7 +412,7 @@ pub fn eq_poll(eqs: &[Handle], time: Option<Duration>) -> Result<(usize, Taken),
 /// PTL_ARG_INVALID for a table entry that is not allocated.
 pub fn pt_disable(ni: Handle, index: u32) -> Result<(), PtlError> {
     with(ni, |interface| interface.pt_disable(index))?;
-    wait(ni, None, |interface| {
+    wait(ni, None, false, |interface| {
         let quiet = interface.pt_is_quiet(index)?;
         Ok(quiet.then_some(()))
     })?;
@@ -406,10 +425,12 @@ pub fn pt_disable(ni: Handle, index: u32) -> Result<(), PtlError> {
 /// PTL_IN_USE where an operation stays under way, PTL_ARG_INVALID for a stale handle.
 pub fn md_release(md: Handle) -> Result<(), PtlError> {
     let end = wake::now() + Duration::from_millis(100);
-    let released = wait(md, Some(end), |interface| match interface.md_release(md) {
-        Err(PtlError::InUse) => Ok(None),
-        Err(error) => Err(error),
-        Ok(()) => Ok(Some(())),
+    let released = wait(md, Some(end), false, |interface| {
+        match interface.md_release(md) {
+            Err(PtlError::InUse) => Ok(None),
+            Err(error) => Err(error),
+            Ok(()) => Ok(Some(())),
+        }
     })?;
     released.ok_or(PtlError::InUse)
 }
