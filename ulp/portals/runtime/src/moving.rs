@@ -133,18 +133,10 @@ fn start(node: &mut Node<Process>, peer: Peer, mut moving: Moving) -> Option<Mov
     let room = if kind == Kind::Get { rooms.1 } else { rooms.0 };
     let is_short =
         operation.atomic.is_some() || operation.length <= ORDERED_BYTES || operation.length <= room;
-    let pieces = if kind == Kind::Get {
-        &moving.back
-    } else {
-        &moving.out
-    };
     let segments = match is_short {
         true => Vec::new(),
-        false => match node.users.segments(pieces) {
-            Ok((segments, registered)) => {
-                moving.registered = registered;
-                segments
-            }
+        false => match node.users.segments(&mut moving) {
+            Ok(segments) => segments,
             Err(_) => {
                 node.users.failed(&moving, NiFail::Segv);
                 return None;

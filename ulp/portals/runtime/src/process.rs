@@ -8,10 +8,10 @@ use crate::address::{self, OPERAND_BYTES};
 use crate::{arithmetic, memory};
 use ferriband_ibv::{Access, Element, Mr, Pd, RKey, VerbsError};
 use ferriband_portals_proto::{
-    AckInfo, Admission, AtomicOp, Datatype, Delivery, Grant, Handle, HoldId, Interface, List,
-    NiFail, OpId, Operation, Piece, Pieces, Process as Id, PtlError, Response, Started,
+    AckInfo, Admission, ArrivalOp, AtomicOp, Datatype, Delivery, Grant, Handle, HoldId, Interface,
+    List, NiFail, OpId, Operation, Piece, Pieces, Process as Id, PtlError, Response, Started,
 };
-use ferriband_putget_proto::{Answer, Asked, Granted, Segment, Status};
+use ferriband_putget_proto::{Answer, Asked, Granted, Kind, Segment, Status};
 use ferriband_putget_verbs::{Left, Node, Peer, Users};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,6 +21,8 @@ use std::sync::Arc;
 const ACCESS: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_READ);
+/// Memory in more pieces goes through one buffer: so many fit into a message, and into a queue pair.
+const MOST_PIECES: usize = 64;
 /// The most bytes that one element of a request names.
 const LONGEST: u64 = 1 << 30;
 /// Operations that wait for a connection or for room, of one peer.
@@ -47,6 +49,8 @@ pub(crate) struct Moving {
     pub response: Response,
     /// Data that had to be copied in the program's call.
     pub copied: Option<Vec<u8>>,
+    /// Takes the place of memory in too many pieces, while the target reads or writes it.
+    pub buffer: Option<Vec<u8>>,
     /// SEND was told.
     pub sent: bool,
     /// Registrations that it needs until it has ended.
@@ -58,7 +62,11 @@ pub(crate) struct Held {
     ni: u8,
     hold: HoldId,
     target: Change,
+    /// The data leave this process.
+    is_get: bool,
     pieces: Pieces,
+    /// Takes the place of memory in too many pieces, while it is read or written.
+    buffer: Option<Vec<u8>>,
     registered: Vec<Arc<Mr>>,
 }
 
@@ -177,6 +185,14 @@ fn info_of(answer: &Answer) -> AckInfo {
     }
 }
 
+/// Where a buffer lies.
+fn piece_of(buffer: &mut Vec<u8>) -> Piece {
+    Piece {
+        address: buffer.as_mut_ptr().expose_provenance() as u64,
+        length: buffer.len() as u64,
+    }
+}
+
 impl Process {
     pub fn new(id: Id, uid: u32) -> Process {
         Process {
@@ -228,8 +244,21 @@ impl Process {
         }
     }
 
-    /// Registers pieces for the target of a long request.
-    pub fn segments(&self, pieces: &Pieces) -> Result<(Vec<Segment>, Vec<Arc<Mr>>), Status> {
+    /// Registers memory of an operation for the target of a long request.
+    pub fn segments(&self, moving: &mut Moving) -> Result<Vec<Segment>, Status> {
+        let is_get = moving.operation.op == ArrivalOp::Get;
+        let own = if is_get { &moving.back } else { &moving.out };
+        let pieces = match own.as_slice().len() > MOST_PIECES {
+            false => own.clone(),
+            true => {
+                let mut buffer = vec![0; own.length() as usize];
+                if !is_get {
+                    // SAFETY: memory of a descriptor that an operation under way uses.
+                    unsafe { memory::gather(own.as_slice(), &mut buffer) };
+                }
+                Pieces::One(piece_of(moving.buffer.insert(buffer)))
+            }
+        };
         let mut segments = Vec::new();
         let mut registered = Vec::new();
         for piece in pieces.as_slice() {
@@ -242,7 +271,8 @@ impl Process {
             });
             registered.push(mr);
         }
-        Ok((segments, registered))
+        moving.registered = registered;
+        Ok(segments)
     }
 
     /// A name for an operation that is given to a connection's machine.
@@ -343,6 +373,7 @@ impl Moving {
             back: started.back,
             response: started.response,
             copied: None,
+            buffer: None,
             sent: operation.put.is_none(),
             registered: Vec::new(),
         };
@@ -379,7 +410,9 @@ impl Users for Process {
             ni,
             hold: grant.hold,
             target,
+            is_get: asked.kind == Kind::Get,
             pieces: grant.pieces,
+            buffer: None,
             registered: Vec::new(),
         };
         let place = self.free.pop().unwrap_or(self.held.len() as u32);
@@ -415,10 +448,21 @@ impl Users for Process {
     }
 
     fn elements(&mut self, hold: Hold, to: &mut Vec<Element<'static>>) -> Result<(), Status> {
-        let held = self.held.get(hold.0 as usize).and_then(Option::as_ref);
+        let held = self.held.get_mut(hold.0 as usize).and_then(Option::as_mut);
         let held = held.ok_or(Status::Fault)?;
+        let pieces = match held.pieces.as_slice().len() > MOST_PIECES {
+            false => held.pieces.clone(),
+            true => {
+                let mut buffer = vec![0; held.pieces.length() as usize];
+                if held.is_get {
+                    // SAFETY: memory that the interface has granted, of an entry that is held.
+                    unsafe { memory::gather(held.pieces.as_slice(), &mut buffer) };
+                }
+                Pieces::One(piece_of(held.buffer.insert(buffer)))
+            }
+        };
         let mut registered = Vec::new();
-        for piece in held.pieces.as_slice() {
+        for piece in pieces.as_slice() {
             let mr = self.registration(piece)?;
             let mut at = 0;
             while at < piece.length {
@@ -439,6 +483,10 @@ impl Users for Process {
         let held = self.held.get_mut(hold.0 as usize).and_then(Option::take);
         if let Some(held) = held {
             self.free.push(hold.0);
+            if let Some(buffer) = held.buffer.filter(|_| !held.is_get && status == Status::Ok) {
+                // SAFETY: memory that the interface has granted, of an entry that is held.
+                unsafe { memory::scatter(&buffer, held.pieces.as_slice()) };
+            }
             self.delivered(held.ni, held.hold, fail_of(status));
         }
     }
@@ -460,6 +508,13 @@ impl Users for Process {
         let Some(moving) = self.moving.remove(&token) else {
             return;
         };
+        if let Some(buffer) = &moving.buffer
+            && answer.status == Status::Ok
+        {
+            let got = &buffer[..buffer.len().min(answer.length as usize)];
+            // SAFETY: memory of a descriptor that an operation under way uses; none of a put.
+            unsafe { memory::scatter(got, moving.back.as_slice()) };
+        }
         match answer.status {
             Status::Undeliverable => self.failed(&moving, NiFail::Undeliverable),
             _ => self.answered(moving, info_of(&answer)),

@@ -1,5 +1,5 @@
 /* Two processes, the one forked by the other before either has called Portals: puts, gets and atomics of several
- * lengths by both kinds of list, their events and counters, an unexpected put, and a triggered one. */
+ * lengths and of memory in many pieces, by both kinds of list, their events and counters, an unexpected put, and a triggered one. */
 #include <portals4.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #define CHECK(call) check(call, #call, __LINE__)
 #define HOLDS(what) check(!(what), #what, __LINE__)
 
-enum { LONG = 1 << 20, MATCH = 77 };
+enum { LONG = 1 << 20, MATCH = 77, PIECES = 300, PIECE = 100 };
 
 static void check(int status, const char *what, int line)
 {
@@ -65,28 +65,45 @@ static ptl_event_t next(ptl_handle_eq_t eq, int type)
     return event;
 }
 
+/* Memory in pieces, in backward order. */
+static void cut(ptl_iovec_t *pieces, unsigned char *bytes)
+{
+    for (int piece = 0; piece < PIECES; piece++)
+        pieces[piece] = (ptl_iovec_t){bytes + (PIECES - 1 - piece) * PIECE, PIECE};
+}
+
 /* Lists without matching: the initiator moves bytes in and out of the target's memory, which computes nothing. */
 static void plain(struct side *side, int is_target)
 {
     unsigned char *bytes = calloc(1, LONG);
+    unsigned char *parts = calloc(PIECES, PIECE);
+    ptl_iovec_t pieces[PIECES];
     ptl_ct_event_t count;
     ptl_pt_index_t index;
+    cut(pieces, parts);
     open_ni(side, PTL_NI_NO_MATCHING);
     if (is_target) {
         ptl_le_t entry = {.start = bytes, .length = LONG, .uid = PTL_UID_ANY,
                           .options = PTL_LE_OP_PUT | PTL_LE_OP_GET | PTL_LE_EVENT_CT_COMM};
-        ptl_handle_le_t le;
+        ptl_handle_le_t le, in_pieces;
         CHECK(PtlCTAlloc(side->ni, &entry.ct_handle));
         CHECK(PtlPTAlloc(side->ni, 0, PTL_EQ_NONE, 4, &index));
         CHECK(PtlLEAppend(side->ni, 4, &entry, PTL_PRIORITY_LIST, NULL, &le));
+        CHECK(PtlPTAlloc(side->ni, 0, PTL_EQ_NONE, 5, &index));
+        entry.start = pieces;
+        entry.length = PIECES;
+        entry.options |= PTL_IOVEC;
+        CHECK(PtlLEAppend(side->ni, 5, &entry, PTL_PRIORITY_LIST, NULL, &in_pieces));
         meet(side);
-        /* 12 puts, 12 gets, two atomics */
-        CHECK(PtlCTWait(entry.ct_handle, 26, &count));
-        HOLDS(count.success == 26 && count.failure == 0);
+        /* 12 puts, 12 gets, two atomics, two puts and two gets of pieces */
+        CHECK(PtlCTWait(entry.ct_handle, 30, &count));
+        HOLDS(count.success == 30 && count.failure == 0);
         meet(side);
         CHECK(PtlLEUnlink(le));
+        CHECK(PtlLEUnlink(in_pieces));
         CHECK(PtlCTFree(entry.ct_handle));
         CHECK(PtlPTFree(side->ni, 4));
+        CHECK(PtlPTFree(side->ni, 5));
     } else {
         unsigned char *back = calloc(1, LONG);
         ptl_md_t md = {.start = bytes, .length = LONG, .eq_handle = PTL_EQ_NONE,
@@ -112,15 +129,35 @@ static void plain(struct side *side, int is_target)
         uint64_t *value = (uint64_t *)bytes, *before = (uint64_t *)back;
         *value = 5;
         CHECK(PtlPut(out, 0, 0, PTL_CT_ACK_REQ, side->peer, 9, 0, 0, NULL, 0));
-        CHECK(PtlCTWait(md.ct_handle, ++done, &count));
-        HOLDS(count.failure == 1); /* no such table entry */
+        CHECK(PtlCTWait(md.ct_handle, done + 1, &count));
+        HOLDS(count.failure == 1 && count.success == done); /* no such table entry */
+        CHECK(PtlCTSet(md.ct_handle, (ptl_ct_event_t){.success = done}));
         CHECK(PtlFetchAtomic(in, 0, out, 0, 8, side->peer, 4, 0, 0, NULL, 0, PTL_SUM, PTL_UINT64_T));
-        CHECK(PtlCTWait(md.ct_handle, done, &count));
+        CHECK(PtlCTWait(md.ct_handle, ++done, &count));
         uint64_t was = *before;
         CHECK(PtlSwap(in, 0, out, 0, 8, side->peer, 4, 0, 0, NULL, 0, &(uint64_t){was + 5}, PTL_CSWAP, PTL_UINT64_T));
-        CHECK(PtlCTWait(md.ct_handle, done + 1, &count));
+        CHECK(PtlCTWait(md.ct_handle, ++done, &count));
         HOLDS(*before == was + 5);
+        ptl_handle_md_t many;
+        md.start = pieces;
+        md.length = PIECES;
+        md.options |= PTL_IOVEC;
+        CHECK(PtlMDBind(side->ni, &md, &many));
+        for (int at = 0; at < PIECES * PIECE; at++)
+            bytes[at] = (unsigned char)(at * 13);
+        CHECK(PtlPut(out, 0, PIECES * PIECE, PTL_CT_ACK_REQ, side->peer, 5, 0, 0, NULL, 0));
+        CHECK(PtlCTWait(md.ct_handle, ++done, &count));
+        CHECK(PtlGet(many, 0, PIECES * PIECE, side->peer, 5, 0, 0, NULL));
+        CHECK(PtlCTWait(md.ct_handle, ++done, &count));
+        for (int at = 0; at < PIECES * PIECE; at++) /* the last piece comes first in memory */
+            HOLDS(parts[(PIECES - 1 - at / PIECE) * PIECE + at % PIECE] == bytes[at]);
+        CHECK(PtlPut(many, 50, PIECES * PIECE - 50, PTL_CT_ACK_REQ, side->peer, 5, 0, 50, NULL, 0));
+        CHECK(PtlCTWait(md.ct_handle, ++done, &count));
+        CHECK(PtlGet(in, 0, PIECES * PIECE, side->peer, 5, 0, 0, NULL));
+        CHECK(PtlCTWait(md.ct_handle, ++done, &count));
+        HOLDS(count.failure == 0 && memcmp(bytes, back, PIECES * PIECE) == 0);
         meet(side);
+        CHECK(PtlMDRelease(many));
         CHECK(PtlMDRelease(out));
         CHECK(PtlMDRelease(in));
         CHECK(PtlCTFree(md.ct_handle));
@@ -129,6 +166,7 @@ static void plain(struct side *side, int is_target)
     }
     CHECK(PtlNIFini(side->ni));
     PtlFini();
+    free(parts);
     free(bytes);
 }
 
@@ -169,6 +207,7 @@ static void matching(struct side *side, int is_target)
         event = next(eq, PTL_EVENT_PUT_OVERFLOW);
         HOLDS(event.hdr_data == 2 && event.user_ptr == (void *)6 && strcmp(event.start, "unexpected") == 0);
         next(eq, PTL_EVENT_AUTO_UNLINK);
+        meet(side);
         event = next(eq, PTL_EVENT_PUT);
         HOLDS(event.hdr_data == 3);
         meet(side);
@@ -191,6 +230,7 @@ static void matching(struct side *side, int is_target)
         next(eq, PTL_EVENT_SEND);
         event = next(eq, PTL_EVENT_ACK);
         HOLDS(event.ptl_list == PTL_OVERFLOW_LIST);
+        meet(side);
         HOLDS(PtlEQGet(eq, &event) == PTL_EQ_EMPTY);
         CHECK(PtlCTInc(trigger, (ptl_ct_event_t){.success = 1}));
         HOLDS(PtlEQGet(eq, &event) == PTL_EQ_EMPTY);
