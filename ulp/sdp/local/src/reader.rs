@@ -24,6 +24,15 @@ pub enum Received {
     Broken(Broken),
 }
 
+/// When a ring was filled that was empty, as its writer says ([`Kernel::time`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Filled {
+    /// When that was.
+    pub time: u64,
+    /// When the writer's process had last given the kernel something before; 0: never.
+    pub given: u64,
+}
+
 /// What a receive would find, as of one moment. Another thread's receive may be in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finds {
@@ -298,6 +307,17 @@ impl<K: Kernel> Reader<'_, K> {
             Ok(Next::Empty) => Some(0),
             _ => None,
         }
+    }
+
+    /// Of the ring that carries the direction. None: TCP does.
+    #[inline]
+    pub fn filled(&self) -> Option<Filled> {
+        let load = |word| self.0.load(shared(word));
+        let is_carried = self.phase() == Phase::Sdp;
+        is_carried.then(|| Filled {
+            time: load(Shared::Filled),
+            given: load(Shared::Given),
+        })
     }
 
     /// What a receive would find. After [`Reader::want_bytes`] and [`Finds::Nothing`], what comes

@@ -1,8 +1,8 @@
 //! What a side sends: by the kernel alone, by the ring, and the changes between them.
 
-use crate::error::{self, EAGAIN, EINTR};
+use crate::error::{self, EAGAIN, ECONNRESET, EINTR};
 use crate::lock::{Held, is_mine};
-use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, Shared, Way, Word};
+use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, PEER_ENDED, SHUT, Shared, Way, Word};
 use crate::wake::{self, told};
 use ferriband_sdp_proto::change::{Phase, can_change, may_change};
 
@@ -98,6 +98,13 @@ impl<K: Kernel> Writer<'_, K> {
     /// call it again when it does, unless [`Writer::is_interrupted`].
     pub fn go_back(&self) -> bool {
         self.try_back().unwrap_or(false)
+    }
+
+    /// As [`Writer::go_back`], before the program ends the stream, by shutdown(2) or with the
+    /// socket's last number: R does not take that for the death of this side.
+    pub fn end(&self) -> bool {
+        self.0.store(shared(Shared::EndedByProgram), 1);
+        self.go_back()
     }
 
     /// The caller is a signal handler that has interrupted a send of its own thread: what it asks
@@ -285,11 +292,14 @@ impl<K: Kernel> Writer<'_, K> {
         }
         let head = self.own(Own::Head);
         let mut base = self.own(Own::Base);
-        if room == size && base != head {
-            // an empty ring starts over: what is short stays within a page
-            base = head;
-            self.0.store(Word::Own(Own::Base), base);
-            self.0.store(shared(Shared::Base), base);
+        if room == size {
+            self.say_when();
+            if base != head {
+                // an empty ring starts over: what is short stays within a page
+                base = head;
+                self.0.store(Word::Own(Own::Base), base);
+                self.0.store(shared(Shared::Base), base);
+            }
         }
         let bytes = bytes.min(room);
         let at = (head - base) % size;
@@ -301,6 +311,17 @@ impl<K: Kernel> Writer<'_, K> {
         self.0.store(Word::Own(Own::Head), head + bytes);
         self.0.store(shared(Shared::Head), head + bytes);
         Sent::Bytes(bytes)
+    }
+
+    /// The ring is filled: R tells of several connections in the order in which it was given them.
+    #[inline]
+    fn say_when(&self) {
+        self.0.store(shared(Shared::Filled), self.0.time());
+        let given = self.0.given();
+        // most of the time the kernel was given nothing since
+        if self.0.load(shared(Shared::Given)) != given {
+            self.0.store(shared(Shared::Given), given);
+        }
     }
 
     fn go_back_locked(&self) -> bool {
@@ -335,6 +356,7 @@ impl<K: Kernel> Writer<'_, K> {
         );
         let least = end.saturating_sub(size);
         let before = self.0.sent().saturating_sub(load(Shared::Offset));
+        let mut is_reset = false;
         if before == 0 {
             // whoever finds another phase than Back has said what it had read: nothing that is read
             // by then is sent again, and its close leaves nothing behind
@@ -344,6 +366,11 @@ impl<K: Kernel> Writer<'_, K> {
             let possible = (least..=end).contains(&tail);
             let from = if possible { tail } else { least };
             self.0.store(shared(Shared::CopyFrom), from);
+            is_reset = tail != end && self.has_peer_died();
+        }
+        if is_reset {
+            // TCP would have told this once; what the kernel tells of the copy is not told besides
+            error::keep(self.0, Errno(ECONNRESET));
         }
         let from = load(Shared::CopyFrom).clamp(least, end);
         // what cannot arrive is not sent: the kernel would tell its error here
@@ -373,8 +400,20 @@ impl<K: Kernel> Writer<'_, K> {
                 }
             }
         }
+        if is_reset {
+            self.0.drop_error();
+        }
         self.set_phase(Phase::Done);
         true
+    }
+
+    /// The peer's processes have ended, and its program has not ended the stream before: the kernel
+    /// has sent an end of its own. Not where the peer has asked for this direction in TCP: others
+    /// may have its socket then, and have ended the stream.
+    fn has_peer_died(&self) -> bool {
+        let by_program = Word::Shared(Way::In, Shared::EndedByProgram);
+        let ended = self.own(Own::Ended) & (PEER_ENDED | CONNECTION_OVER | SHUT);
+        ended == PEER_ENDED && self.0.load(by_program) == 0 && !self.is_recalled()
     }
 }
 

@@ -513,6 +513,21 @@ impl Kernel for Host<'_> {
         passed
     }
 
+    fn time(&self) -> u64 {
+        self.clock.get()
+    }
+
+    fn given(&self) -> u64 {
+        self.tcp.borrow().sent(self.side)
+    }
+
+    fn drop_error(&self) {
+        if self.locked_step() {
+            let error = self.tcp.borrow_mut().take_error(self.side);
+            self.note_step(|| format!("drops the error {error:?}"));
+        }
+    }
+
     fn me(&self) -> u64 {
         self.me as u64 + 1
     }

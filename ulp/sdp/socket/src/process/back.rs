@@ -5,6 +5,7 @@ use super::{Process, far, fit, report, socket};
 use crate::calls;
 use crate::link::Call;
 use crate::meet::report::{Cause, Why};
+use crate::order;
 use crate::table::Pin;
 use ferriband_host::wake::{self, Until};
 use ferriband_sdp_local::{FUTEX, Own, Reader, Shared, Way, Word, Writer};
@@ -264,6 +265,7 @@ impl Process {
         let Some(pin) = self.pin(number) else {
             return;
         };
+        order::by_kernel();
         if how != libc::SHUT_WR || pin.link().is_none() {
             // a link that is put meanwhile goes back at once: what this side has ended in TCP, no
             // ring carries on
@@ -281,7 +283,7 @@ impl Process {
         {
             let call = link.on(socket(number));
             let writer = Writer(&call);
-            while !writer.go_back() && !writer.is_interrupted() {
+            while !writer.end() && !writer.is_interrupted() {
                 call.wait_for_kernel();
             }
         }

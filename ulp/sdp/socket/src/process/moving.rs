@@ -13,6 +13,7 @@ use super::{Process, socket};
 use crate::calls::{self, Answer, Nap, Progress};
 use crate::link::{Call, Link};
 use crate::meet::report::Cause;
+use crate::order;
 use crate::parts::{ahead, behind, length};
 use crate::segment::RING_BYTES;
 use crate::spin;
@@ -153,6 +154,9 @@ impl Ticket {
     #[inline]
     pub fn end(self, answer: isize) -> Option<i32> {
         spin::by_kernel();
+        if self.counted == Own::Sends {
+            order::by_kernel();
+        }
         let pin = self.process.table.take_up(self.open);
         pin.record()
             .word(self.counted)
