@@ -183,8 +183,8 @@ pub trait Kernel: Memory {
     fn time(&self) -> u64;
     /// When this side's process last gave the kernel something of any of its streams; 0: never.
     fn given(&self) -> u64;
-    /// Takes the error that the kernel's socket has, as SO_ERROR does, and tells nobody.
-    fn drop_error(&self);
+    /// Takes the error that the kernel's socket has, as SO_ERROR does.
+    fn take_error(&self) -> Option<Errno>;
     /// This side has offered to look at both. Only where the peer cannot see it, it is told.
     fn offered(&self) {}
     /// A number for the calling thread, not 0, below 2^31 in its lower half, that no other thread

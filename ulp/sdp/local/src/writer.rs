@@ -1,6 +1,6 @@
 //! What a side sends: by the kernel alone, by the ring, and the changes between them.
 
-use crate::error::{self, EAGAIN, ECONNRESET, EINTR};
+use crate::error::{self, EAGAIN, ECONNRESET, EINTR, EPIPE};
 use crate::lock::{Held, is_mine};
 use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, PEER_ENDED, SHUT, Shared, Way, Word};
 use crate::wake::{self, told};
@@ -356,25 +356,13 @@ impl<K: Kernel> Writer<'_, K> {
         );
         let least = end.saturating_sub(size);
         let before = self.0.sent().saturating_sub(load(Shared::Offset));
-        let mut is_reset = false;
-        if before == 0 {
-            // whoever finds another phase than Back has said what it had read: nothing that is read
-            // by then is sent again, and its close leaves nothing behind
-            self.0.fence();
-            let tail = load(Shared::Tail);
-            // a tail that cannot be costs the peer, not us: the copy is the whole ring then
-            let possible = (least..=end).contains(&tail);
-            let from = if possible { tail } else { least };
-            self.0.store(shared(Shared::CopyFrom), from);
-            is_reset = tail != end && self.has_peer_died();
-        }
-        if is_reset {
-            // TCP would have told this once; what the kernel tells of the copy is not told besides
+        // what cannot arrive is not sent: the kernel would tell its error here
+        let is_over = self.own(Own::Ended) & CONNECTION_OVER != 0;
+        let is_unread = before == 0 && self.mark_copy(least, end) && !is_over;
+        if is_unread && self.own(Own::Ended) & PEER_ENDED != 0 {
             error::keep(self.0, Errno(ECONNRESET));
         }
         let from = load(Shared::CopyFrom).clamp(least, end);
-        // what cannot arrive is not sent: the kernel would tell its error here
-        let is_over = self.own(Own::Ended) & CONNECTION_OVER != 0;
         let preface = match is_over {
             true => Ok(0),
             false => self.0.send_preface(from, before),
@@ -394,26 +382,49 @@ impl<K: Kernel> Writer<'_, K> {
                 Ok(bytes) => sent += bytes,
                 Err(Errno(EAGAIN | EINTR)) => return false,
                 // nobody reads any more
+                Err(Errno(EPIPE)) if is_unread => {
+                    error::keep(self.0, Errno(ECONNRESET));
+                    break;
+                }
                 Err(error) => {
                     error::keep(self.0, error);
                     break;
                 }
             }
         }
-        if is_reset {
-            self.0.drop_error();
+        if is_unread {
+            self.keep_error_of_copy();
         }
         self.set_phase(Phase::Done);
         true
     }
 
-    /// The peer's processes have ended, and its program has not ended the stream before: the kernel
-    /// has sent an end of its own. Not where the peer has asked for this direction in TCP: others
-    /// may have its socket then, and have ended the stream.
-    fn has_peer_died(&self) -> bool {
-        let by_program = Word::Shared(Way::In, Shared::EndedByProgram);
-        let ended = self.own(Own::Ended) & (PEER_ENDED | CONNECTION_OVER | SHUT);
-        ended == PEER_ENDED && self.0.load(by_program) == 0 && !self.is_recalled()
+    /// Says from where on the ring is copied. Gives whether that would tell of a death of the
+    /// peer's: it has left bytes unread, and no program has ended the stream. Whoever has asked for
+    /// the direction in TCP may have given the socket to others, who say nothing of that.
+    fn mark_copy(&self, least: u64, end: u64) -> bool {
+        // whoever finds another phase than Back has said what it had read: nothing that is read
+        // by then is sent again, and its close leaves nothing behind
+        self.0.fence();
+        let tail = self.0.load(shared(Shared::Tail));
+        // a tail that cannot be costs the peer, not us: the copy is the whole ring then
+        let possible = (least..=end).contains(&tail);
+        let from = if possible { tail } else { least };
+        self.0.store(shared(Shared::CopyFrom), from);
+        let by_program = self.0.load(Word::Shared(Way::In, Shared::EndedByProgram));
+        let is_ended = by_program != 0 || self.own(Own::Ended) & SHUT != 0;
+        from != end && !is_ended && !self.is_recalled()
+    }
+
+    /// A peer that has died gets no copy. The kernel, which has told an end, says that nobody reads
+    /// any more: TCP would have told a reset, once.
+    #[cold]
+    fn keep_error_of_copy(&self) {
+        match self.0.take_error() {
+            Some(Errno(EPIPE)) => error::keep(self.0, Errno(ECONNRESET)),
+            Some(error) => error::keep(self.0, error),
+            None => {}
+        }
     }
 }
 

@@ -204,7 +204,7 @@ impl Host<'_> {
     }
 
     /// SO_ERROR of the kernel's.
-    pub fn take_error(&self) {
+    pub fn hear_error(&self) {
         if self.locked_step() {
             let error = self.tcp.borrow_mut().take_error(self.side);
             self.hear(error);
@@ -521,11 +521,13 @@ impl Kernel for Host<'_> {
         self.tcp.borrow().sent(self.side)
     }
 
-    fn drop_error(&self) {
-        if self.locked_step() {
-            let error = self.tcp.borrow_mut().take_error(self.side);
-            self.note_step(|| format!("drops the error {error:?}"));
+    fn take_error(&self) -> Option<Errno> {
+        if !self.locked_step() {
+            return None;
         }
+        let error = self.tcp.borrow_mut().take_error(self.side);
+        self.note_step(|| format!("takes the error {error:?}"));
+        error
     }
 
     fn me(&self) -> u64 {

@@ -182,7 +182,7 @@ impl<'y> Program<'y> {
                         host.fail(Law::End, "a send was refused, and the connection lives");
                     }
                     if writer.take_error().is_none() {
-                        host.take_error();
+                        host.hear_error();
                     }
                     return None;
                 }

@@ -551,8 +551,8 @@ impl Kernel for Call<'_, '_> {
         order::given()
     }
 
-    fn drop_error(&self) {
-        let _ = self.pending_error();
+    fn take_error(&self) -> Option<Errno> {
+        self.pending_error().map(Errno)
     }
 
     fn offered(&self) {

@@ -5,6 +5,7 @@ use crate::{CONNECTION_OVER, Errno, PEER_ENDED, Reader, Received, Sent, Service,
 use ferriband_sdp_proto::change::Phase;
 
 const RESET: Errno = Errno(104);
+const PIPE: Errno = Errno(32);
 
 #[test]
 fn the_kernels_error_of_a_copy_is_the_programs_once() {
@@ -50,15 +51,30 @@ fn a_peer_that_dies_with_bytes_unread_has_reset_the_connection() {
 
 #[test]
 fn a_send_is_told_once_that_the_peer_has_died_with_bytes_unread() {
-    let (w, r) = over(b"");
-    r.end();
-    Service(&w).look(PEER_ENDED);
-    assert_eq!(w.dropped_errors.get(), 1, "the kernel's of the copy");
-    assert!(Writer(&w).has_error());
-    assert_eq!(send(&w, b"t"), Sent::Ended);
+    // this side goes back when it hears of that, or just before
+    for ended in [PEER_ENDED, 0] {
+        let (w, r) = over(b"");
+        r.end();
+        w.error.set(Some(PIPE));
+        match ended {
+            0 => assert!(Writer(&w).go_back()),
+            ended => Service(&w).look(ended),
+        }
+        assert_eq!(w.error.get(), None, "the kernel tells no more");
+        assert!(Writer(&w).has_error());
+        assert_eq!(send(&w, b"t"), Sent::Ended);
+        assert_eq!(Writer(&w).take_error(), Some(RESET));
+        assert_eq!(Writer(&w).take_error(), None);
+        assert_eq!(send(&w, b"t"), Sent::ByKernel);
+    }
+}
+
+#[test]
+fn a_copy_that_the_kernel_refuses_tells_of_a_death() {
+    let (w, _r) = over(b"");
+    w.world.refuses.set(Some(PIPE));
+    assert!(Writer(&w).go_back());
     assert_eq!(Writer(&w).take_error(), Some(RESET));
-    assert_eq!(Writer(&w).take_error(), None);
-    assert_eq!(send(&w, b"t"), Sent::ByKernel);
 }
 
 #[test]
@@ -70,8 +86,9 @@ fn who_has_read_all_or_has_ended_its_stream_before_has_reset_nothing() {
             false => assert!(Writer(&r).end()),
         }
         r.end();
+        w.error.set(Some(PIPE));
         Service(&w).look(PEER_ENDED);
-        assert_eq!(w.dropped_errors.get(), 0);
+        assert_eq!(w.error.get(), Some(PIPE), "it stays the kernel's");
         assert_eq!(Writer(&w).take_error(), None);
         assert_eq!(send(&w, b"t"), Sent::ByKernel);
     }

@@ -50,7 +50,8 @@ pub(super) struct Side {
     pub recalls: Rc<Cell<u32>>,
     pub kernel_sends: Rc<Cell<u32>>,
     pub queue_looks: Rc<Cell<u32>>,
-    pub dropped_errors: Rc<Cell<u32>>,
+    /// What the kernel has for SO_ERROR.
+    pub error: Rc<Cell<Option<Errno>>>,
     pub given: Rc<Cell<u64>>,
 }
 
@@ -67,7 +68,7 @@ pub(super) fn pair() -> (Side, Side) {
         recalls: Rc::default(),
         kernel_sends: Rc::default(),
         queue_looks: Rc::default(),
-        dropped_errors: Rc::default(),
+        error: Rc::default(),
         given: Rc::default(),
     };
     (side(0), side(1))
@@ -243,8 +244,8 @@ impl Kernel for Side {
         self.given.get()
     }
 
-    fn drop_error(&self) {
-        self.dropped_errors.set(self.dropped_errors.get() + 1);
+    fn take_error(&self) -> Option<Errno> {
+        self.error.take()
     }
 
     fn me(&self) -> u64 {
