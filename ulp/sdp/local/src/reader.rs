@@ -361,6 +361,7 @@ impl<K: Kernel> Reader<'_, K> {
     }
 
     /// What the direction goes by.
+    #[inline]
     pub fn phase(&self) -> Phase {
         let word = self.0.load(shared(Shared::Phase));
         let phase = u32::try_from(word).ok().and_then(Phase::from_word);

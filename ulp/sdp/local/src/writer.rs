@@ -88,6 +88,12 @@ impl<K: Kernel> Writer<'_, K> {
         error::put_back(self.0, error);
     }
 
+    /// The kernel has told a call of the program's that the connection was reset: nothing else
+    /// tells it again.
+    pub fn has_told_reset(&self) {
+        error::told(self.0);
+    }
+
     /// Whether there is such an error: poll(2) tells of it.
     pub fn has_error(&self) -> bool {
         error::is_kept(self.0)
@@ -188,6 +194,7 @@ impl<K: Kernel> Writer<'_, K> {
     }
 
     /// What the direction goes by. A word that no side writes counts as done: the kernel has it.
+    #[inline]
     pub fn phase(&self) -> Phase {
         let word = self.0.load(shared(Shared::Phase));
         let phase = u32::try_from(word).ok().and_then(Phase::from_word);

@@ -210,6 +210,7 @@ impl<'a> Link<'a> {
         Call { link: self, socket }
     }
 
+    #[inline]
     fn shared(&self, way: Way, word: Shared) -> &AtomicU64 {
         let direction = segment::direction(self.role, way == Way::Out);
         let at = segment::word(self.slot, direction, word);

@@ -116,3 +116,17 @@ fn a_side_that_ends_what_it_receives_is_not_reset() {
     assert_eq!(receive(&w), bytes(b"t"));
     assert_eq!(receive(&w), bytes(b""));
 }
+
+#[test]
+fn a_reset_that_the_kernel_has_told_a_send_is_told_no_receive() {
+    let (w, r) = over(b"");
+    assert!(Reader(&w).offer());
+    assert_eq!(send(&r, b"t"), Sent::Bytes(1));
+    assert!(Writer(&w).go_back());
+    // the copy was unread, too
+    Writer(&w).has_told_reset();
+    r.end();
+    Service(&w).look(PEER_ENDED);
+    assert_eq!(receive(&w), bytes(b"t"));
+    assert_eq!(receive(&w), bytes(b""));
+}

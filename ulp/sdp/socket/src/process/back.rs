@@ -231,6 +231,16 @@ impl Process {
         Reader(&call).error_at_end().map(|error| error.0)
     }
 
+    /// The kernel has told the program that the connection was reset.
+    #[cold]
+    pub(super) fn was_reset(&'static self, pin: &Pin<'_>) {
+        if let Some(number) = self.number_of(pin)
+            && let Some(link) = pin.link()
+        {
+            Writer(&link.on(socket(number))).has_told_reset();
+        }
+    }
+
     /// An error of the connection's, which a call was told that has answered with bytes: the
     /// program's next call is told.
     pub fn tell_again(&'static self, number: i32, errno: i32) {
