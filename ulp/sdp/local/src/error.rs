@@ -10,8 +10,8 @@ const ERROR: Word = Word::Own(Own::Error);
 
 pub(crate) const EINTR: i32 = 4;
 pub(crate) const EAGAIN: i32 = 11;
-const EPIPE: i32 = 32;
-const ECONNRESET: i32 = 104;
+pub(crate) const EPIPE: i32 = 32;
+pub(crate) const ECONNRESET: i32 = 104;
 
 /// Keeps an error for the program, if there is none.
 pub(crate) fn keep<K: Kernel>(kernel: &K, error: Errno) {

@@ -28,7 +28,7 @@ mod writer;
 
 pub use far::{Far, Hold, UNKNOWN};
 pub use memory::{CONNECTION_OVER, Errno, Kernel, Memory, Own, PEER_ENDED, Shared, Way, Word};
-pub use reader::{Finds, Reader, Received};
+pub use reader::{Filled, Finds, Reader, Received};
 pub use service::{Closing, Service};
 pub use wake::{BOX, FUTEX};
 pub use writer::{Sent, Writer};

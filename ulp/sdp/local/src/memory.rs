@@ -33,6 +33,13 @@ pub enum Shared {
     WantBytes,
     /// R: not 0 if W is to go back to TCP.
     Recall,
+    /// W: not 0 once its program has ended the stream (shutdown(2), the last close). An end that
+    /// the kernel tells without this is that of W's processes.
+    EndedByProgram,
+    /// W: when it last wrote to the ring while that was empty ([`Kernel::time`]).
+    Filled,
+    /// W: when it had last given the kernel something by then ([`Kernel::given`]).
+    Given,
 }
 
 /// A word of a side's record.
@@ -172,6 +179,12 @@ pub trait Kernel: Memory {
         let _ = (from, sent);
         Ok(0)
     }
+    /// The time, by a clock that all processes of a host read alike.
+    fn time(&self) -> u64;
+    /// When this side's process last gave the kernel something of any of its streams; 0: never.
+    fn given(&self) -> u64;
+    /// Takes the error that the kernel's socket has, as SO_ERROR does.
+    fn take_error(&self) -> Option<Errno>;
     /// This side has offered to look at both. Only where the peer cannot see it, it is told.
     fn offered(&self) {}
     /// A number for the calling thread, not 0, below 2^31 in its lower half, that no other thread

@@ -24,6 +24,15 @@ pub enum Received {
     Broken(Broken),
 }
 
+/// When a ring was filled that was empty, as its writer says ([`Kernel::time`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Filled {
+    /// When that was.
+    pub time: u64,
+    /// When the writer's process had last given the kernel something before; 0: never.
+    pub given: u64,
+}
+
 /// What a receive would find, as of one moment. Another thread's receive may be in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finds {
@@ -300,6 +309,17 @@ impl<K: Kernel> Reader<'_, K> {
         }
     }
 
+    /// Of the ring that carries the direction. None: TCP does.
+    #[inline]
+    pub fn filled(&self) -> Option<Filled> {
+        let load = |word| self.0.load(shared(word));
+        let is_carried = self.phase() == Phase::Sdp;
+        is_carried.then(|| Filled {
+            time: load(Shared::Filled),
+            given: load(Shared::Given),
+        })
+    }
+
     /// What a receive would find. After [`Reader::want_bytes`] and [`Finds::Nothing`], what comes
     /// is told.
     pub fn finds(&self) -> Finds {
@@ -341,6 +361,7 @@ impl<K: Kernel> Reader<'_, K> {
     }
 
     /// What the direction goes by.
+    #[inline]
     pub fn phase(&self) -> Phase {
         let word = self.0.load(shared(Shared::Phase));
         let phase = u32::try_from(word).ok().and_then(Phase::from_word);

@@ -61,7 +61,7 @@ impl<K: Kernel> Service<'_, K> {
         }
         // what is still to be copied by a peer that goes back, the kernel will not have read
         let resets = reader.leaves_unread();
-        match Writer(self.0).go_back() {
+        match Writer(self.0).end() {
             false => Closing::Wait,
             true if resets => Closing::Reset,
             true => Closing::Close,

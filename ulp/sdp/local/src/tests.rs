@@ -1,11 +1,12 @@
 //! What the simulator has found, each case by hand.
 
+mod ends;
 mod pair;
 
 use self::pair::{Call, DEAD, ME, RING, Side, pair};
 use crate::{
-    BOX, CONNECTION_OVER, Closing, Errno, FUTEX, Finds, Kernel, Memory, Own, PEER_ENDED, Reader,
-    Received, Sent, Service, Shared, Way, Word, Writer,
+    BOX, Closing, Errno, FUTEX, Filled, Finds, Kernel, Memory, Own, PEER_ENDED, Reader, Received,
+    Sent, Service, Shared, Way, Word, Writer,
 };
 use ferriband_sdp_proto::change::Phase;
 
@@ -51,6 +52,21 @@ fn a_stream_goes_over_and_back_whole() {
     assert_eq!(receive(&r), bytes(b"t"));
     assert_eq!(receive(&r), bytes(b"u"));
     assert_eq!(receive(&r).0, Received::ByKernel);
+}
+
+#[test]
+fn a_ring_says_when_it_was_filled_and_what_the_kernel_was_given_before() {
+    let (w, r) = over(b"");
+    let filled = |time, given| Some(Filled { time, given });
+    w.given.set(7);
+    assert_eq!(Reader(&r).filled(), filled(1, 0));
+    assert_eq!(send(&w, b"t"), Sent::Bytes(1));
+    assert_eq!(Reader(&r).filled(), filled(1, 0), "it was not empty");
+    assert_eq!(receive(&r), bytes(b"st"));
+    assert_eq!(send(&w, b"u"), Sent::Bytes(1));
+    assert_eq!(Reader(&r).filled(), filled(2, 7));
+    assert!(Writer(&w).go_back());
+    assert_eq!(Reader(&r).filled(), None);
 }
 
 #[test]
@@ -523,63 +539,6 @@ fn an_offer_that_is_not_taken_up_is_withdrawn_for_a_while() {
 fn a_close_with_bytes_unread_resets() {
     let (_w, r) = over(b"");
     assert_eq!(Service(&r).may_close(), Closing::Reset);
-}
-
-#[test]
-fn the_kernels_error_of_a_copy_is_the_programs_once() {
-    for sends in [false, true] {
-        let (w, _r) = over(b"");
-        w.world.refuses.set(Some(RESET));
-        Service(&w).look(PEER_ENDED);
-        assert!(Writer(&w).has_error());
-        w.world.ended[1].set(true);
-        match sends {
-            true => {
-                assert_eq!(send(&w, b"x"), Sent::Ended);
-                assert_eq!(Writer(&w).take_error(), Some(RESET));
-            }
-            false => assert_eq!(receive(&w).0, Received::Refused(RESET)),
-        }
-        assert_eq!(Writer(&w).take_error(), None);
-        assert_eq!(receive(&w).0, Received::ByKernel);
-    }
-}
-
-#[test]
-fn what_cannot_arrive_is_not_copied() {
-    let (w, _r) = over(b"");
-    Service(&w).look(PEER_ENDED | CONNECTION_OVER);
-    assert_eq!(w.kernel_sends.get(), 0);
-    assert_eq!(Writer(&w).phase(), Phase::Done);
-}
-
-#[test]
-fn a_peer_that_dies_with_bytes_unread_has_reset_the_connection() {
-    let (w, r) = over(b"");
-    // the other direction, which this side reads to the end
-    assert!(Reader(&w).offer());
-    assert_eq!(send(&r, b"t"), Sent::Bytes(1));
-    r.end();
-    Service(&w).look(PEER_ENDED);
-    assert_eq!(receive(&w), bytes(b"t"));
-    assert_eq!(receive(&w).0, Received::Refused(RESET));
-    assert_eq!(receive(&w), bytes(b""));
-}
-
-const RESET: Errno = Errno(104);
-
-#[test]
-fn a_side_that_ends_what_it_receives_is_not_reset() {
-    let (w, r) = over(b"");
-    assert!(Reader(&w).offer());
-    assert_eq!(send(&r, b"t"), Sent::Bytes(1));
-    Reader(&w).shut();
-    // which a receive by the kernel finds as it finds the peer's
-    r.end();
-    Service(&w).look(PEER_ENDED);
-    assert_eq!(Reader(&w).give_up(), Ok(false), "the peer goes on");
-    assert_eq!(receive(&w), bytes(b"t"));
-    assert_eq!(receive(&w), bytes(b""));
 }
 
 #[test]

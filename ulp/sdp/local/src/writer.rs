@@ -1,8 +1,8 @@
 //! What a side sends: by the kernel alone, by the ring, and the changes between them.
 
-use crate::error::{self, EAGAIN, EINTR};
+use crate::error::{self, EAGAIN, ECONNRESET, EINTR, EPIPE};
 use crate::lock::{Held, is_mine};
-use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, Shared, Way, Word};
+use crate::memory::{CONNECTION_OVER, Errno, Kernel, Own, PEER_ENDED, SHUT, Shared, Way, Word};
 use crate::wake::{self, told};
 use ferriband_sdp_proto::change::{Phase, can_change, may_change};
 
@@ -88,6 +88,12 @@ impl<K: Kernel> Writer<'_, K> {
         error::put_back(self.0, error);
     }
 
+    /// The kernel has told a call of the program's that the connection was reset: nothing else
+    /// tells it again.
+    pub fn has_told_reset(&self) {
+        error::told(self.0);
+    }
+
     /// Whether there is such an error: poll(2) tells of it.
     pub fn has_error(&self) -> bool {
         error::is_kept(self.0)
@@ -98,6 +104,13 @@ impl<K: Kernel> Writer<'_, K> {
     /// call it again when it does, unless [`Writer::is_interrupted`].
     pub fn go_back(&self) -> bool {
         self.try_back().unwrap_or(false)
+    }
+
+    /// As [`Writer::go_back`], before the program ends the stream, by shutdown(2) or with the
+    /// socket's last number: R does not take that for the death of this side.
+    pub fn end(&self) -> bool {
+        self.0.store(shared(Shared::EndedByProgram), 1);
+        self.go_back()
     }
 
     /// The caller is a signal handler that has interrupted a send of its own thread: what it asks
@@ -181,6 +194,7 @@ impl<K: Kernel> Writer<'_, K> {
     }
 
     /// What the direction goes by. A word that no side writes counts as done: the kernel has it.
+    #[inline]
     pub fn phase(&self) -> Phase {
         let word = self.0.load(shared(Shared::Phase));
         let phase = u32::try_from(word).ok().and_then(Phase::from_word);
@@ -285,11 +299,14 @@ impl<K: Kernel> Writer<'_, K> {
         }
         let head = self.own(Own::Head);
         let mut base = self.own(Own::Base);
-        if room == size && base != head {
-            // an empty ring starts over: what is short stays within a page
-            base = head;
-            self.0.store(Word::Own(Own::Base), base);
-            self.0.store(shared(Shared::Base), base);
+        if room == size {
+            self.say_when();
+            if base != head {
+                // an empty ring starts over: what is short stays within a page
+                base = head;
+                self.0.store(Word::Own(Own::Base), base);
+                self.0.store(shared(Shared::Base), base);
+            }
         }
         let bytes = bytes.min(room);
         let at = (head - base) % size;
@@ -301,6 +318,17 @@ impl<K: Kernel> Writer<'_, K> {
         self.0.store(Word::Own(Own::Head), head + bytes);
         self.0.store(shared(Shared::Head), head + bytes);
         Sent::Bytes(bytes)
+    }
+
+    /// The ring is filled: R tells of several connections in the order in which it was given them.
+    #[inline]
+    fn say_when(&self) {
+        self.0.store(shared(Shared::Filled), self.0.time());
+        let given = self.0.given();
+        // most of the time the kernel was given nothing since
+        if self.0.load(shared(Shared::Given)) != given {
+            self.0.store(shared(Shared::Given), given);
+        }
     }
 
     fn go_back_locked(&self) -> bool {
@@ -335,19 +363,13 @@ impl<K: Kernel> Writer<'_, K> {
         );
         let least = end.saturating_sub(size);
         let before = self.0.sent().saturating_sub(load(Shared::Offset));
-        if before == 0 {
-            // whoever finds another phase than Back has said what it had read: nothing that is read
-            // by then is sent again, and its close leaves nothing behind
-            self.0.fence();
-            let tail = load(Shared::Tail);
-            // a tail that cannot be costs the peer, not us: the copy is the whole ring then
-            let possible = (least..=end).contains(&tail);
-            let from = if possible { tail } else { least };
-            self.0.store(shared(Shared::CopyFrom), from);
-        }
-        let from = load(Shared::CopyFrom).clamp(least, end);
         // what cannot arrive is not sent: the kernel would tell its error here
         let is_over = self.own(Own::Ended) & CONNECTION_OVER != 0;
+        let is_unread = before == 0 && self.mark_copy(least, end) && !is_over;
+        if is_unread && self.own(Own::Ended) & PEER_ENDED != 0 {
+            error::keep(self.0, Errno(ECONNRESET));
+        }
+        let from = load(Shared::CopyFrom).clamp(least, end);
         let preface = match is_over {
             true => Ok(0),
             false => self.0.send_preface(from, before),
@@ -367,14 +389,49 @@ impl<K: Kernel> Writer<'_, K> {
                 Ok(bytes) => sent += bytes,
                 Err(Errno(EAGAIN | EINTR)) => return false,
                 // nobody reads any more
+                Err(Errno(EPIPE)) if is_unread => {
+                    error::keep(self.0, Errno(ECONNRESET));
+                    break;
+                }
                 Err(error) => {
                     error::keep(self.0, error);
                     break;
                 }
             }
         }
+        if is_unread {
+            self.keep_error_of_copy();
+        }
         self.set_phase(Phase::Done);
         true
+    }
+
+    /// Says from where on the ring is copied. Gives whether that would tell of a death of the
+    /// peer's: it has left bytes unread, and no program has ended the stream. Whoever has asked for
+    /// the direction in TCP may have given the socket to others, who say nothing of that.
+    fn mark_copy(&self, least: u64, end: u64) -> bool {
+        // whoever finds another phase than Back has said what it had read: nothing that is read
+        // by then is sent again, and its close leaves nothing behind
+        self.0.fence();
+        let tail = self.0.load(shared(Shared::Tail));
+        // a tail that cannot be costs the peer, not us: the copy is the whole ring then
+        let possible = (least..=end).contains(&tail);
+        let from = if possible { tail } else { least };
+        self.0.store(shared(Shared::CopyFrom), from);
+        let by_program = self.0.load(Word::Shared(Way::In, Shared::EndedByProgram));
+        let is_ended = by_program != 0 || self.own(Own::Ended) & SHUT != 0;
+        from != end && !is_ended && !self.is_recalled()
+    }
+
+    /// A peer that has died gets no copy. The kernel, which has told an end, says that nobody reads
+    /// any more: TCP would have told a reset, once.
+    #[cold]
+    fn keep_error_of_copy(&self) {
+        match self.0.take_error() {
+            Some(Errno(EPIPE)) => error::keep(self.0, Errno(ECONNRESET)),
+            Some(error) => error::keep(self.0, error),
+            None => {}
+        }
     }
 }
 

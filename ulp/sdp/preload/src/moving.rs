@@ -4,7 +4,7 @@
 //! [`crate::files`].
 
 use crate::cancel::{_pthread_cleanup_pop, _pthread_cleanup_push, pause, pthread_testcancel};
-use crate::{inet_sdp, only_by_kernel, quietly, real, set_errno, stream};
+use crate::{errno, inet_sdp, only_by_kernel, quietly, real, set_errno, stream};
 use ferriband_sdp_socket::process::{Begun, Process, Ticket};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -22,7 +22,12 @@ pub(crate) fn end(begun: Begun, real: impl FnOnce() -> Answer) -> Answer {
         Begun::Plain => real(),
         Begun::Kernel(ticket) => {
             let answer = inside(ticket, real);
-            match quietly(None, || ticket.end(answer)) {
+            let told = if answer < 0 {
+                -(errno() as Answer)
+            } else {
+                answer
+            };
+            match quietly(None, || ticket.end(told)) {
                 None => answer,
                 Some(errno) => {
                     set_errno(errno);

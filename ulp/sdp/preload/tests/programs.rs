@@ -295,9 +295,14 @@ fn sendfile_and_splice() {
 
 #[test]
 fn killed_peers() {
-    for mode in ["writes", "reads", "sleeps"] {
+    for mode in ["writes", "reads", "sleeps", "unread", "fills", "exits"] {
         same("killed", mode);
     }
+}
+
+#[test]
+fn what_becomes_ready_is_told_in_that_order() {
+    same("arrival", "");
 }
 
 #[test]

@@ -204,7 +204,7 @@ impl Host<'_> {
     }
 
     /// SO_ERROR of the kernel's.
-    pub fn take_error(&self) {
+    pub fn hear_error(&self) {
         if self.locked_step() {
             let error = self.tcp.borrow_mut().take_error(self.side);
             self.hear(error);
@@ -511,6 +511,23 @@ impl Kernel for Host<'_> {
         self.note_step(|| format!("passes over {most}: {passed:?}"));
         self.stats.borrow_mut().passed += passed.unwrap_or(0);
         passed
+    }
+
+    fn time(&self) -> u64 {
+        self.clock.get()
+    }
+
+    fn given(&self) -> u64 {
+        self.tcp.borrow().sent(self.side)
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        if !self.locked_step() {
+            return None;
+        }
+        let error = self.tcp.borrow_mut().take_error(self.side);
+        self.note_step(|| format!("takes the error {error:?}"));
+        error
     }
 
     fn me(&self) -> u64 {

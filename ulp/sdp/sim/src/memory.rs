@@ -14,7 +14,7 @@ pub(crate) type Tag = u32;
 /// Stores that a buffer holds before the oldest must leave.
 const BUFFER: usize = 24;
 
-const SHARED: [Shared; 10] = [
+const SHARED: [Shared; 13] = [
     Shared::Phase,
     Shared::Head,
     Shared::Base,
@@ -25,6 +25,9 @@ const SHARED: [Shared; 10] = [
     Shared::Tail,
     Shared::WantBytes,
     Shared::Recall,
+    Shared::EndedByProgram,
+    Shared::Filled,
+    Shared::Given,
 ];
 const OWN: [Own; 16] = [
     Own::SendLock,

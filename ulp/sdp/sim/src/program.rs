@@ -176,11 +176,13 @@ impl<'y> Program<'y> {
                     return None;
                 }
                 Sent::Ended => {
-                    if !host.kernel_ends().1 {
+                    let (ended, over) = host.kernel_ends();
+                    let has_died = ended && host.killed[1 - host.side].get();
+                    if !over && !has_died {
                         host.fail(Law::End, "a send was refused, and the connection lives");
                     }
                     if writer.take_error().is_none() {
-                        host.take_error();
+                        host.hear_error();
                     }
                     return None;
                 }
@@ -218,7 +220,7 @@ impl<'y> Program<'y> {
         if left > 0 || !shuts_down {
             return;
         }
-        while !Writer(host).go_back() {
+        while !Writer(host).end() {
             host.wait(Sleep::Write);
         }
         host.shut_down();

@@ -2,6 +2,7 @@
 //! to sleep, and try again.
 
 use crate::link::Call;
+use crate::order;
 use crate::raw::system_call;
 use crate::ready::{full, kernel};
 use crate::spin::{self, For, Vain};
@@ -308,6 +309,7 @@ pub fn run(call: Call<'_, '_>, mut step: impl FnMut(&mut Progress) -> Answer) ->
 
 /// After the kernel's function that [`send`] asked for.
 pub fn sent_by_kernel(call: Call<'_, '_>) {
+    order::by_kernel();
     Writer(&call).leave_kernel();
 }
 

@@ -18,6 +18,7 @@ pub mod inet_sdp;
 pub mod link;
 pub mod meet;
 pub mod numbers;
+mod order;
 pub mod own;
 mod pages;
 mod parts;

@@ -3,6 +3,7 @@
 
 use crate::holder;
 use crate::meet::bells::Bells;
+use crate::order;
 use crate::own::{Event, Own, Segment};
 use crate::record::Record;
 use crate::segment::{self, LENGTH, NARROW_BYTES, RING_BYTES, Role, SLOTS};
@@ -139,6 +140,9 @@ impl<'a> Link<'a> {
     /// A connection to another host, in a slot of this process's own.
     #[must_use]
     pub(crate) fn far(self) -> Self {
+        // what has become of the peer the service thread hears by other ways
+        let ended = self.shared(Way::In, Shared::EndedByProgram);
+        ended.store(1, Ordering::SeqCst);
         Link {
             is_far: true,
             ..self.narrow()
@@ -206,6 +210,7 @@ impl<'a> Link<'a> {
         Call { link: self, socket }
     }
 
+    #[inline]
     fn shared(&self, way: Way, word: Shared) -> &AtomicU64 {
         let direction = segment::direction(self.role, way == Way::Out);
         let at = segment::word(self.slot, direction, word);
@@ -535,6 +540,20 @@ impl Kernel for Call<'_, '_> {
             sent += rustix::net::send(self.socket(), rest, flags).map_err(errno)?;
         }
         Ok(PREFACE_BYTES)
+    }
+
+    #[inline]
+    fn time(&self) -> u64 {
+        order::time()
+    }
+
+    #[inline]
+    fn given(&self) -> u64 {
+        order::given()
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        self.pending_error().map(Errno)
     }
 
     fn offered(&self) {

@@ -60,6 +60,9 @@ pub(crate) fn word(slot: u64, direction: u64, word: Shared) -> u64 {
         Shared::Recall => 72,
         Shared::WantBytes => 80,
         Shared::Phase => 128,
+        Shared::EndedByProgram => 136,
+        Shared::Filled => 56,
+        Shared::Given => 152,
     };
     slot * SLOT_BYTES + direction * DIRECTION_BYTES + at
 }
@@ -76,7 +79,7 @@ pub(crate) fn box_word(slot: u64, direction: u64, reads: bool) -> u64 {
 /// Only a slot that no other process maps has it.
 #[inline]
 pub(crate) fn preface(slot: u64, direction: u64) -> u64 {
-    slot * SLOT_BYTES + direction * DIRECTION_BYTES + 56
+    slot * SLOT_BYTES + direction * DIRECTION_BYTES + 144
 }
 
 /// Offset of the word in which the peer of a side says for which slots it has told that side's

@@ -33,6 +33,8 @@ pub(super) struct World {
     pub ended: [Cell<bool>; 2],
     /// What the kernel answers whoever sends, or passes over bytes.
     pub refuses: Cell<Option<Errno>>,
+    /// How often a side was told the time.
+    time: Cell<u64>,
 }
 
 type Hook = (Call, Box<dyn FnOnce()>);
@@ -48,6 +50,9 @@ pub(super) struct Side {
     pub recalls: Rc<Cell<u32>>,
     pub kernel_sends: Rc<Cell<u32>>,
     pub queue_looks: Rc<Cell<u32>>,
+    /// What the kernel has for SO_ERROR.
+    pub error: Rc<Cell<Option<Errno>>>,
+    pub given: Rc<Cell<u64>>,
 }
 
 /// Two sides; the first writes what the second reads, and the other way round.
@@ -63,6 +68,8 @@ pub(super) fn pair() -> (Side, Side) {
         recalls: Rc::default(),
         kernel_sends: Rc::default(),
         queue_looks: Rc::default(),
+        error: Rc::default(),
+        given: Rc::default(),
     };
     (side(0), side(1))
 }
@@ -225,6 +232,20 @@ impl Kernel for Side {
             return Err(error);
         }
         Ok(self.take_from_kernel(most)?.len() as u64)
+    }
+
+    fn time(&self) -> u64 {
+        let time = self.world.time.get() + 1;
+        self.world.time.set(time);
+        time
+    }
+
+    fn given(&self) -> u64 {
+        self.given.get()
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        self.error.take()
     }
 
     fn me(&self) -> u64 {

@@ -21,7 +21,7 @@ pub const MOST_SEGMENTS: usize = 256;
 pub struct Broken;
 
 /// All words of a direction.
-const WORDS: [Shared; 10] = [
+const WORDS: [Shared; 13] = [
     Shared::Head,
     Shared::Base,
     Shared::Offset,
@@ -32,6 +32,9 @@ const WORDS: [Shared; 10] = [
     Shared::Recall,
     Shared::WantBytes,
     Shared::Phase,
+    Shared::EndedByProgram,
+    Shared::Filled,
+    Shared::Given,
 ];
 
 /// The accepting side's segments.

@@ -5,6 +5,7 @@ use super::{Process, far, fit, report, socket};
 use crate::calls;
 use crate::link::Call;
 use crate::meet::report::{Cause, Why};
+use crate::order;
 use crate::table::Pin;
 use ferriband_host::wake::{self, Until};
 use ferriband_sdp_local::{FUTEX, Own, Reader, Shared, Way, Word, Writer};
@@ -230,6 +231,16 @@ impl Process {
         Reader(&call).error_at_end().map(|error| error.0)
     }
 
+    /// The kernel has told the program that the connection was reset.
+    #[cold]
+    pub(super) fn was_reset(&'static self, pin: &Pin<'_>) {
+        if let Some(number) = self.number_of(pin)
+            && let Some(link) = pin.link()
+        {
+            Writer(&link.on(socket(number))).has_told_reset();
+        }
+    }
+
     /// An error of the connection's, which a call was told that has answered with bytes: the
     /// program's next call is told.
     pub fn tell_again(&'static self, number: i32, errno: i32) {
@@ -264,6 +275,7 @@ impl Process {
         let Some(pin) = self.pin(number) else {
             return;
         };
+        order::by_kernel();
         if how != libc::SHUT_WR || pin.link().is_none() {
             // a link that is put meanwhile goes back at once: what this side has ended in TCP, no
             // ring carries on
@@ -281,7 +293,7 @@ impl Process {
         {
             let call = link.on(socket(number));
             let writer = Writer(&call);
-            while !writer.go_back() && !writer.is_interrupted() {
+            while !writer.end() && !writer.is_interrupted() {
                 call.wait_for_kernel();
             }
         }

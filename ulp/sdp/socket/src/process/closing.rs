@@ -4,6 +4,7 @@ use super::state::{self, State};
 use super::{Process, STANDARD, socket};
 use crate::meet::report::Cause;
 use crate::numbers::Kind;
+use crate::order;
 use crate::own;
 use crate::ready;
 use crate::table::{Left, Pin};
@@ -43,6 +44,7 @@ impl Process {
 
     /// A number is left before its descriptor is closed.
     fn leave(&'static self, number: i32) {
+        order::by_kernel();
         let served = self.table.pin(number).is_some_and(|pin| {
             let traffic = pin.traffic();
             let keeps_port = traffic.is(state::ACCEPTED) && self.keeps_ports.load(Relaxed);

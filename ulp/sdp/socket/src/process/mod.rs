@@ -46,7 +46,7 @@ use crate::numbers::{Kind, once};
 use crate::own::Event;
 use crate::pages::{self, Pages, Seen};
 use crate::table::{Pin, Table};
-use crate::{arena, diag, spin, tunnel};
+use crate::{arena, diag, order, spin, tunnel};
 use lock::{Guard, Lock};
 use rustix::io::Errno;
 use service::Service;
@@ -147,6 +147,7 @@ impl Process {
     /// After connect(2) that has succeeded, or goes on by itself.
     pub fn connected(&'static self, number: i32) {
         spin::by_kernel();
+        order::by_kernel();
         if let Some(pin) = self.pin(number) {
             if set::hosts().is_some()
                 && let Some(stamp) = tunnel::stamp(socket(number))

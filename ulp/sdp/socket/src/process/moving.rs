@@ -13,14 +13,16 @@ use super::{Process, socket};
 use crate::calls::{self, Answer, Nap, Progress};
 use crate::link::{Call, Link};
 use crate::meet::report::Cause;
+use crate::order;
 use crate::parts::{ahead, behind, length};
 use crate::segment::RING_BYTES;
 use crate::spin;
 use crate::table::{Open, Pin};
 use crate::tcp;
 use ferriband_host::wake::{self, Wait};
-use ferriband_sdp_local::{Own, Reader};
+use ferriband_sdp_local::{Own, Reader, Writer};
 use ferriband_sdp_proto::change::Phase;
+use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -148,15 +150,21 @@ impl std::fmt::Debug for Process {
 }
 
 impl Ticket {
-    /// The kernel has answered: so many bytes, or a number below 0. Gives an error that the program
+    /// The kernel has answered: so many bytes, or minus an error's number. Gives an error that the program
     /// is to have in the place of the answer.
     #[inline]
     pub fn end(self, answer: isize) -> Option<i32> {
         spin::by_kernel();
+        if self.counted == Own::Sends {
+            order::by_kernel();
+        }
         let pin = self.process.table.take_up(self.open);
         pin.record()
             .word(self.counted)
             .fetch_sub(1, Ordering::SeqCst);
+        if answer == RESET {
+            self.process.was_reset(&pin);
+        }
         let bytes = u64::try_from(answer).ok()?;
         if bytes == 0 && self.counted == Own::Receives && pin.link().is_some() {
             return self.process.error_at_end(&pin);
@@ -176,6 +184,9 @@ impl Ticket {
         None
     }
 }
+
+/// The connection was reset.
+const RESET: isize = -(libc::ECONNRESET as isize);
 
 /// So much is sent at a time whose memory was looked at.
 const PIECE: u64 = 128 << 10;
@@ -587,6 +598,11 @@ fn move_parts(
             calls::tell_again(call, error.raw_os_error());
             Begun::Done(done as usize)
         }
-        Err(error) => Begun::Failed(error.raw_os_error()),
+        Err(error) => {
+            if error == Errno::CONNRESET {
+                Writer(&call).has_told_reset();
+            }
+            Begun::Failed(error.raw_os_error())
+        }
     }
 }

@@ -37,9 +37,11 @@
 //! the instance's first registration rings in any case: the kernel need not have a hint.
 
 mod look;
+mod order;
 mod told;
 
 pub(super) use look::How;
+pub(super) use order::Found;
 
 use super::boxes::{Bell, process};
 use super::kernel::{self, ET, EXCLUSIVE, Event, IN, OUT, PRI, RDHUP, WAKEUP};
@@ -72,6 +74,8 @@ pub(super) struct Instance {
     pub is_nested: AtomicBool,
     /// Threads that sleep in it without having looked at the list; above them comes whose they are.
     plain: AtomicU64,
+    /// When the kernel was last asked what it has ([`crate::order::time`]).
+    pub asked: AtomicU64,
     /// Its lock is held by the thread that forks.
     pub is_forking: AtomicBool,
     pub inside: Lock<Inside>,
@@ -83,6 +87,7 @@ impl Instance {
             is_tagged: AtomicBool::new(false),
             is_nested: AtomicBool::new(false),
             plain: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             is_forking: AtomicBool::new(false),
             inside: Lock::new(Inside::default()),
         }
@@ -180,6 +185,7 @@ pub(super) struct Inside {
     by_key: BTreeMap<(i32, u32), u32>,
     /// Tags of those that may be ready.
     list: VecDeque<u32>,
+    times: order::Times,
     groups: Vec<Group>,
     group_of: BTreeMap<usize, usize>,
     pub bell: Option<&'static Bell>,

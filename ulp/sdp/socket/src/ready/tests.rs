@@ -10,6 +10,7 @@ mod asleep;
 mod cost;
 mod differ;
 mod hammer;
+mod order;
 mod world;
 
 const NOW: Option<Duration> = Some(Duration::ZERO);

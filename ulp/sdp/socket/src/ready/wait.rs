@@ -3,10 +3,11 @@
 //! Owns: the order of looking, asking the kernel and sleeping. Must not know: what is so of a
 //! connection. [`super::instance`] says why no wake-up is lost.
 
-use super::instance::{How, Instance};
+use super::instance::{Found, How, Instance};
 use super::kernel::{self, Event, Patience};
 use super::sleep::{self, Next, Sleep, Waits};
 use super::{Ready, instance_of, ready};
+use crate::order;
 use crate::spin::{self, For, Vain};
 use crate::table::Table;
 use ferriband_host::wake::now;
@@ -57,11 +58,12 @@ impl Waits for Wait<'_> {
                 known.has_slept_plainly();
                 self.slept_plainly(answer)
             }
-            Asleep::Linked(known, first, vain) => {
+            Asleep::Linked(known, mut first, vain) => {
                 known.wake_up();
                 if let Some(vain) = vain {
                     vain.slept();
                 }
+                first.asked = known.is_asked();
                 match self.told(known, first, answer, true) {
                     Some(over) => Next::Over(over),
                     None => self.look(known),
@@ -124,7 +126,8 @@ impl<'a> Wait<'a> {
         let Some(known) = known.filter(|known| known.is_tagged.load(Ordering::SeqCst)) else {
             return Next::Over(answer);
         };
-        match known.settle(self.events, count, None) {
+        let asked = known.is_asked();
+        match known.settle(self.events, count, None, asked) {
             Some(0) if self.waits => {
                 self.shorten();
                 self.look(known)
@@ -148,17 +151,20 @@ impl<'a> Wait<'a> {
                     first = known.first(self.events, How::Finally, true);
                 }
             }
-            let Some(first) = first else {
+            let Some(mut first) = first else {
                 // a signal handler has interrupted this thread's own look
                 return self.sleep(Asleep::Kernel);
             };
-            if first.count == self.events.len() || first.is_enough {
-                return Next::Over(Ok(first.count));
+            if first.count() == self.events.len() || first.is_enough {
+                first.found.join(self.events, 0);
+                return Next::Over(Ok(first.count()));
             }
             if self.waits && first.is_idle() {
                 return self.sleep(Asleep::Linked(known, first, vain));
             }
-            let behind = &mut self.events[first.count..];
+            let behind = &mut self.events[first.count()..];
+            // what it was given until here, it tells
+            first.asked = known.is_asked();
             let answer = ask(self.instance, behind, self.patience.none());
             if let Some(over) = self.told(known, first, answer, false) {
                 return Next::Over(over);
@@ -176,11 +182,12 @@ impl<'a> Wait<'a> {
     ) -> Option<Result<usize, Errno>> {
         let count = match answer {
             Ok(count) => count,
-            Err(_) if first.count > 0 => 0,
+            Err(_) if first.count() > 0 => 0,
             Err(error) => return Some(Err(error)),
         };
-        if count == 0 && first.count > 0 {
-            return Some(Ok(first.count));
+        if count == 0 && first.count() > 0 {
+            first.found.join(self.events, 0);
+            return Some(Ok(first.count()));
         }
         let is_over = count == 0 && has_slept;
         let settled = known.settle_after(self.events, first, count);
@@ -224,9 +231,11 @@ fn ask(instance: i32, events: &mut [Event], patience: Patience<'_>) -> Result<us
 #[derive(Clone, Copy, Debug)]
 struct First {
     /// Events that were reported.
-    count: usize,
+    found: Found,
     /// The wait's number.
     wait: u32,
+    /// When the kernel was asked before.
+    asked: u64,
     /// Something is on the list, and was not looked at.
     is_busy: bool,
     /// There are events, and the kernel was asked a moment ago.
@@ -238,9 +247,14 @@ struct First {
 const ASK_AGAIN: Duration = Duration::from_micros(20);
 
 impl First {
+    /// How many events were reported.
+    fn count(self) -> usize {
+        self.found.count
+    }
+
     /// There is nothing.
     fn is_idle(self) -> bool {
-        self.count == 0 && !self.is_busy
+        self.count() == 0 && !self.is_busy
     }
 }
 
@@ -250,6 +264,11 @@ impl Instance {
         if let Some(mut inside) = self.inside.enter() {
             inside.wake_up();
         }
+    }
+
+    /// The kernel is asked, or was a moment ago; gives when it was asked before.
+    fn is_asked(&self) -> u64 {
+        self.asked.swap(order::time(), Ordering::Relaxed)
     }
 
     /// Another of those that sleep is to look, in the place of one that was cancelled: that may
@@ -266,6 +285,7 @@ impl Instance {
     /// finally finds nothing is among the sleepers from here on. None: the lock is this thread's.
     fn first(&self, events: &mut [Event], how: How, waits: bool) -> Option<First> {
         let (ready, mut shared) = (ready()?, Vec::new());
+        let asked = self.asked.load(Ordering::Relaxed);
         let mut inside = self.inside.enter()?;
         // who only looks falls asleep later
         let falls_asleep = how == How::Finally;
@@ -276,19 +296,21 @@ impl Instance {
         inside.heard(ready, &mut shared);
         let wait = inside.next_wait();
         let mut first = First {
-            count: 0,
+            found: Found::default(),
             wait,
+            asked,
             is_busy: false,
             is_enough: false,
         };
         if std::mem::take(&mut inside.kernel_first) {
             first.is_busy = !inside.is_empty();
         } else if let Ok(table) = Table::get() {
-            first.count = inside.report(table, wait, how, events);
+            first.found = inside.report(table, wait, how, asked, events);
         }
-        inside.kernel_first = first.count == events.len();
-        if first.count > 0 {
-            first.is_enough = inside.was_asked(now(), ASK_AGAIN);
+        inside.kernel_first = first.count() == events.len();
+        if first.count() > 0 {
+            let was_asked = inside.was_asked(now(), ASK_AGAIN);
+            first.is_enough = was_asked && !first.found.asks_kernel();
             inside.leave(self);
         }
         if first.is_idle() && waits && falls_asleep {
@@ -301,13 +323,25 @@ impl Instance {
 
     /// After the kernel has told `count` events behind the first ones.
     fn settle_after(&self, events: &mut [Event], first: First, count: usize) -> Option<usize> {
-        let more = self.settle(&mut events[first.count..], count, Some(first.wait))?;
-        Some(first.count + more)
+        let more = self.settle(
+            &mut events[first.count()..],
+            count,
+            Some(first.wait),
+            first.asked,
+        )?;
+        first.found.join(events, more);
+        Some(first.count() + more)
     }
 
     /// Takes this library's own out of `count` events, and reports in their place what is so. Gives
     /// how many events there are. None: the lock is this thread's.
-    fn settle(&self, events: &mut [Event], count: usize, wait: Option<u32>) -> Option<usize> {
+    fn settle(
+        &self,
+        events: &mut [Event],
+        count: usize,
+        wait: Option<u32>,
+        asked: u64,
+    ) -> Option<usize> {
         let (ready, table) = (ready()?, Table::get().ok()?);
         let mut shared = Vec::new();
         let mut inside = self.inside.enter()?;
@@ -323,7 +357,9 @@ impl Instance {
             true => How::Lightly,
             false => How::Finally,
         };
-        let count = kept + inside.report(table, wait, how, &mut events[kept..]);
+        let found = inside.report(table, wait, how, asked, &mut events[kept..]);
+        found.join_kept(events, kept);
+        let count = kept + found.count;
         inside.leave(self);
         drop(inside);
         tell_others(ready, &shared);

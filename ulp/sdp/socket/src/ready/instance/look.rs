@@ -3,11 +3,14 @@
 //! Owns: the order of wants and looks, what stays on the list. Must not know: who has listed them.
 //! [`super`] says why nothing is missed.
 
+use super::order::{BY_KERNEL, Found};
 use super::{Inside, Registration, borrow};
+use crate::link::Call;
 use crate::numbers::Kind;
-use crate::ready::kernel::{self, ET, EXCLUSIVE, Event, ONESHOT, WAKEUP};
+use crate::ready::kernel::{self, ET, EXCLUSIVE, Event, IN, ONESHOT, WAKEUP};
 use crate::ready::mask;
 use crate::table::Table;
+use ferriband_sdp_local::{Filled, Reader};
 
 impl Registration {
     /// A number of the socket that is open. None if there is none.
@@ -43,8 +46,8 @@ const MOST_IN_VAIN: u8 = 32;
 
 /// What has become of a look at a registration.
 enum Look {
-    /// These events are reported.
-    Report(u32),
+    /// These events are reported, which are so since then ([`order`](super::order)).
+    Report(u32, Filled),
     /// Nothing is so, and it is on the list as before.
     Stays,
     /// It is parked.
@@ -56,11 +59,19 @@ enum Look {
 }
 
 impl Inside {
-    /// Reports what is so, as far as there is room. Gives how many events these are. What `wait`
-    /// has reported already is not looked at.
-    pub fn report(&mut self, table: &Table, wait: u32, how: How, into: &mut [Event]) -> usize {
-        let mut reported = 0;
+    /// Reports what is so, as far as there is room, in the order in which it became so. What `wait`
+    /// has reported already is not looked at. The kernel was `asked` at this time.
+    pub fn report(
+        &mut self,
+        table: &Table,
+        wait: u32,
+        how: How,
+        asked: u64,
+        into: &mut [Event],
+    ) -> Found {
+        self.times.begin(asked);
         for _ in 0..self.list.len() {
+            let reported = self.times.count();
             if reported == into.len() {
                 break;
             }
@@ -78,11 +89,10 @@ impl Inside {
                 continue;
             }
             linked.is_listed = false;
-            if let Some(events) = self.take_look(table, at, how) {
+            if let Some((events, time)) = self.take_look(table, at, how) {
                 let place = self.at(at);
                 let data = place.event.data;
                 into[reported] = Event { events, data };
-                reported += 1;
                 let is_level = place.is_level();
                 let is_once = place.event.events & ONESHOT != 0;
                 if let Some(linked) = &mut place.linked {
@@ -90,18 +100,20 @@ impl Inside {
                     linked.in_vain = 0;
                     linked.is_disabled = is_once;
                 }
+                self.times.push(time);
                 if is_level {
                     self.list(at);
                 }
             }
         }
-        reported
+        let count = self.times.count();
+        self.times.order(&mut into[..count])
     }
 
-    /// What a registration is to report; it is off the list, unless it stays there.
-    fn take_look(&mut self, table: &Table, at: u32, how: How) -> Option<u32> {
+    /// What a registration is to report, and since when; it is off the list, unless it stays there.
+    fn take_look(&mut self, table: &Table, at: u32, how: How) -> Option<(u32, Filled)> {
         match self.look(table, at, how) {
-            Look::Report(events) => Some(events),
+            Look::Report(events, time) => Some((events, time)),
             Look::Parked => None,
             Look::Stays => {
                 self.list(at);
@@ -149,7 +161,7 @@ impl Inside {
                     linked.in_vain += 1;
                     return Look::Stays;
                 }
-                Some(found) => return Look::Report(found),
+                Some(found) => return Look::Report(found, since(call, found)),
                 None => {}
             }
         }
@@ -157,7 +169,7 @@ impl Inside {
         match found {
             0 if mask::is_left(call) && place.number == number => Look::Left,
             0 => Look::Parked,
-            found => Look::Report(found),
+            found => Look::Report(found, since(call, found)),
         }
     }
 
@@ -196,5 +208,15 @@ impl Inside {
             }
         }
         false
+    }
+}
+
+/// Since when events are so. Of what is no news of bytes it does not matter.
+#[inline]
+fn since(call: Call<'_, '_>, events: u32) -> Filled {
+    let [time, given] = [0; 2];
+    match events & IN {
+        0 => Filled { time, given },
+        _ => Reader(&call).filled().unwrap_or(BY_KERNEL),
     }
 }

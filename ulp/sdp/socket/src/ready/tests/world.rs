@@ -4,6 +4,7 @@ use super::Epoll;
 use crate::calls::{self, Answer, Progress};
 use crate::link::Link;
 use crate::meet::bells::{Bells, Ringer};
+use crate::order;
 use crate::own::{Event, Segment, memory};
 use crate::ready::{self, boxes, kernel};
 use crate::segment::{LENGTH, Role};
@@ -101,7 +102,9 @@ impl Socket {
             }
         };
         let Some(link) = pin.link() else {
-            return by_kernel();
+            let sent = by_kernel();
+            order::by_kernel();
+            return sent;
         };
         let call = link.on(self.fd());
         match calls::send(
@@ -188,7 +191,8 @@ impl Socket {
 
     /// shutdown(2) of what this end sends.
     pub fn shut(&self) {
-        soon(|| self.go_back());
+        let end = |link: &Link<'_>| Writer(&link.on(self.fd())).end();
+        soon(|| self.pin().link().is_none_or(end));
         let how = rustix::net::Shutdown::Write;
         rustix::net::shutdown(self.fd(), how).expect("connected");
     }
