@@ -1,6 +1,8 @@
-/* For suites whose connections end before they can be taken over (scripts/sdp-tests --patient): preloaded ahead of libferriband_sdp.so, it makes programs wait
- * before their first call that sends or receives on each connection, and after the first that sends. The connecting side sends no bytes as soon as it is
- * connected, which puts nothing on the wire and has the library ask, so that what follows goes by SDP. Nothing else changes. */
+/* For suites whose connections end before they can be taken over (scripts/sdp-tests --patient):
+ * preloaded ahead of libferriband_sdp.so, it makes programs wait before their first call that
+ * sends or receives on each connection, and after the first that sends. The connecting side sends
+ * no bytes as soon as it is connected, which puts nothing on the wire and has the library ask, so
+ * that what follows goes by SDP. Nothing else changes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,7 +23,8 @@ enum { NUMBERS = 65536 };
 /* How a number came to be a connection on which nothing was sent or received. */
 enum { USED, CONNECTED, ACCEPTED };
 static atomic_uchar made[NUMBERS];
-/* The process has made a connection, which may be to itself: the other end is to be asked for before the program uses this one. */
+/* The process has made a connection, which may be to itself: the other end is to be asked for
+ * before the program uses this one. */
 static atomic_int connects;
 
 static void wait_a_little(void)
@@ -48,7 +51,8 @@ static int is_tcp(int number)
     return getsockopt(number, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP;
 }
 
-/* A send of no bytes. Of a socket that has an error it would take that away, which the program is to have. */
+/* A send of no bytes. Of a socket that has an error it would take that away, which the program is
+ * to have. */
 static void ask(int number)
 {
     struct pollfd look = {number, 0, 0};

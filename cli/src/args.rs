@@ -72,9 +72,12 @@ pub enum Command {
     },
     /// Run an MPI program as several ranks on this machine
     ///
-    /// Starts N processes of PROGRAM that can send messages to each other, passes on what they write, and ends with the first status of a rank
-    /// that is not zero (128 and the signal for a rank that was killed). When a rank aborts, is killed or ends without MPI_Finalize, the
-    /// others are ended, too. Programs that find one another by PMI-1 (MPICH's, OpenSHMEM's) are served: PMI_FD, PMI_RANK and PMI_SIZE are set. The command is called mpirun and mpiexec as well, where those names lead to this program.
+    /// Starts N processes of PROGRAM that can send messages to each other, passes on what they
+    /// write, and ends with the first status of a rank that is not zero (128 and the signal for a
+    /// rank that was killed). When a rank aborts, is killed or ends without MPI_Finalize, the
+    /// others are ended, too. Programs that find one another by PMI-1 (MPICH's, OpenSHMEM's) are
+    /// served: PMI_FD, PMI_RANK and PMI_SIZE are set. The command is called mpirun and mpiexec as
+    /// well, where those names lead to this program.
     #[command(
         version = concat!(env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI)"),
         after_help = "Examples:\n  mpicc hello.c -o hello && ferriband mpirun -n 4 ./hello\n  ferriband mpirun -n 2 --tag-output ./a.out\n  \

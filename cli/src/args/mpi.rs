@@ -108,7 +108,8 @@ pub struct MpirunArgs {
         conflicts_with = "netns"
     )]
     pub fabric_hosts: Vec<String>,
-    /// Start programs that are linked to another MPI than MPICH, each of whose processes is a job of its own here.
+    /// Start programs that are linked to another MPI than MPICH, each of whose processes is a job
+    /// of its own here.
     #[arg(long)]
     pub allow_foreign: bool,
     /// End the job after this time, in seconds, with status 124.

@@ -2,8 +2,8 @@
 //!
 //! Owns: the job's segment and bells, the ranks' processes, their output and input, signals, the
 //! service of PMI-1 to programs that are not ours, and what becomes of the other ranks when one
-//! fails. Nothing of a job lies in a file system: the segment is a memfd, the bells are eventfds, and
-//! the ranks die with this process.
+//! fails. Nothing of a job lies in a file system: the segment is a memfd, the bells are eventfds,
+//! and the ranks die with this process.
 
 mod apps;
 mod foreign;
@@ -360,7 +360,8 @@ impl Job<'_> {
         self.ranks.get(index)?.end
     }
 
-    /// Ends the job if the end of a rank, if it has ended, is one that the others cannot go on after.
+    /// Ends the job if the end of a rank, if it has ended, is one that the others cannot go on
+    /// after.
     fn judge(&mut self, index: usize) {
         let (Some(end), None) = (self.end_of(index), self.ending) else {
             return;

@@ -83,8 +83,8 @@ impl End {
 }
 
 impl Rank {
-    /// Starts rank `number`, whose end of its socket to PMI is `socket`. Returns also the pipe to its
-    /// standard input, if that is one.
+    /// Starts rank `number`, whose end of its socket to PMI is `socket`. Returns also the pipe to
+    /// its standard input, if that is one.
     pub fn start(
         number: u32,
         args: &MpirunArgs,

@@ -1,5 +1,5 @@
-//! `mpirun` as a PMI-1 server: programs that are no MPI programs of ours, and ranks of ours that see
-//! both ways.
+//! `mpirun` as a PMI-1 server: programs that are no MPI programs of ours, and ranks of ours that
+//! see both ways.
 
 use super::launch::{complained, ferriband, said};
 use super::{Program, library_dir};

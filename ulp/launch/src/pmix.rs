@@ -3,7 +3,8 @@
 //!
 //! The structures are those of the PMIx standard's binding for C, versions 3 to 5: a process's
 //! name, a value (a type, then 24 bytes at most), and seven functions. Values that are read here
-//! are of plain types. The library allocates them with the C library's malloc, and this module frees them.
+//! are of plain types. The library allocates them with the C library's malloc, and this module
+//! frees them.
 
 use crate::{Error, Outcome, Place};
 use ferriband_host::Event;

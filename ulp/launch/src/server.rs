@@ -8,7 +8,8 @@
 //! The commands are those of Hydra's server of PMI-1, and `getbyidx` of gforker's. What is put can
 //! be read at once; PMI promises it only after the next barrier. A key that is put again has the
 //! later value. Ranks cannot start others and cannot publish names: they are answered with an
-//! error, as is any command that is unknown. Every command is answered but `abort`, which ends the job.
+//! error, as is any command that is unknown. Every command is answered but `abort`, which ends the
+//! job.
 
 #![forbid(unsafe_code)]
 

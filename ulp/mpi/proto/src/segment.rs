@@ -29,13 +29,14 @@ pub const CROWDED: &str = "FERRIBAND_MPI_CROWDED";
 /// Environment of a rank: which of the job's programs it runs.
 pub const PROGRAM: &str = "FERRIBAND_MPI_PROGRAM";
 
-/// Environment of a rank: which descriptor PMI_FD was when `mpirun` set it, a space, and the kernel's
-/// name of that socket. A process with another one in PMI_FD is a rank of another launcher.
+/// Environment of a rank: which descriptor PMI_FD was when `mpirun` set it, a space, and the
+/// kernel's name of that socket. A process with another one in PMI_FD is a rank of another
+/// launcher.
 pub const PMI: &str = "FERRIBAND_MPI_PMI";
 
-/// What makes a process a rank of another launcher, or tells such a rank more. `mpirun` takes it out
-/// of its ranks' environment, and sets PMI_FD anew: a rank that has another one, or any of the others,
-/// was started by a launcher within the job.
+/// What makes a process a rank of another launcher, or tells such a rank more. `mpirun` takes it
+/// out of its ranks' environment, and sets PMI_FD anew: a rank that has another one, or any of the
+/// others, was started by a launcher within the job.
 pub const OTHER_LAUNCHERS: &[&str] = &[
     "PMI_FD",
     "PMI_PORT",

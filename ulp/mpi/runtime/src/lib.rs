@@ -1,8 +1,10 @@
 //! The one MPI runtime of a process: `libferriband_mpi.so.1`.
 //!
-//! Owns: all state of MPI in this process: objects and their handles, which receive takes which message, requests, progress, the channels to
-//! other ranks, wire-up. Must not know: which ABI calls it; faces reach it through the private symbols of [`edge`], where a handle is a number
-//! and a count has 64 bits. Raw memory is touched in [`edge`] (what the program passed), [`host`] (the segment) and `net/memory.rs` (what a device writes) alone.
+//! Owns: all state of MPI in this process: objects and their handles, which receive takes which
+//! message, requests, progress, the channels to other ranks, wire-up. Must not know: which ABI
+//! calls it; faces reach it through the private symbols of [`edge`], where a handle is a number and
+//! a count has 64 bits. Raw memory is touched in [`edge`] (what the program passed), [`host`] (the
+//! segment) and `net/memory.rs` (what a device writes) alone.
 //!
 //! How it hangs together: [`edge`] checks arguments and enters the [`runtime::Runtime`]; [`p2p`] starts sends and receives, which become
 //! [`request`]s unless they are over at once; [`progress`] looks at the channels, hands what has come to its receive, and sends what had to wait;

@@ -1,7 +1,8 @@
 /* Portals 4.3 (sandialabs/portals4), by Ferriband: link with -lportals.
  *
- * Names, numbers and layouts are those of the interface, so that programs written to 4.3 compile and link; those
- * written to 4.2 compile, too. What differs from the specification stands in docs/portals.md. */
+ * Names, numbers and layouts are those of the interface, so that programs written to 4.3 compile
+ * and link; those written to 4.2 compile, too. What differs from the specification stands in
+ * docs/portals.md. */
 #ifndef PORTALS4_H
 #define PORTALS4_H
 

@@ -3,8 +3,8 @@
 //! Owns: the C names, which convert. Has no state, and must not know: connections, rules of the
 //! interface.
 //!
-//! Results are written before a function returns PTL_OK, and only then but for PtlEQGet and its kin,
-//! which give an event with PTL_EQ_DROPPED, too.
+//! Results are written before a function returns PTL_OK, and only then but for PtlEQGet and its
+//! kin, which give an event with PTL_EQ_DROPPED, too.
 
 mod moves;
 mod objects;

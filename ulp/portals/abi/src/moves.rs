@@ -54,6 +54,37 @@ impl Common {
             operand: [0; 32],
         }
     }
+
+    fn put(&self, md: u32, offset: u64, request: u8) -> Result<Operation, PtlError> {
+        Ok(Operation {
+            put: local(md, offset),
+            ack: ack(request)?,
+            ..self.operation(md, ArrivalOp::Put)
+        })
+    }
+
+    fn get(&self, md: u32, offset: u64) -> Operation {
+        Operation {
+            get: local(md, offset),
+            ..self.operation(md, ArrivalOp::Get)
+        }
+    }
+
+    /// A fetching atomic or a swap: from where bytes go, and where those before go to.
+    fn exchange(
+        &self,
+        md: u32,
+        op: ArrivalOp,
+        (get, put): (Option<Local>, Option<Local>),
+        atomic: Option<(AtomicOp, Datatype)>,
+    ) -> Operation {
+        Operation {
+            put,
+            get,
+            atomic,
+            ..self.operation(md, op)
+        }
+    }
 }
 
 fn local(md: u32, offset: u64) -> Option<Local> {
@@ -116,12 +147,7 @@ pub unsafe extern "C" fn PtlPut(
             user_ptr,
             hdr_data,
         };
-        let operation = Operation {
-            put: local(md, local_offset),
-            ack: ack(ack_request)?,
-            ..common.operation(md, ArrivalOp::Put)
-        };
-        begin(md, operation, None)
+        begin(md, common.put(md, local_offset, ack_request)?, None)
     })
 }
 
@@ -151,11 +177,7 @@ pub unsafe extern "C" fn PtlGet(
             user_ptr,
             hdr_data: 0,
         };
-        let operation = Operation {
-            get: local(md, local_offset),
-            ..common.operation(md, ArrivalOp::Get)
-        };
-        begin(md, operation, None)
+        begin(md, common.get(md, local_offset), None)
     })
 }
 
@@ -190,10 +212,9 @@ pub unsafe extern "C" fn PtlAtomic(
             hdr_data,
         };
         let operation = Operation {
-            put: local(md, local_offset),
-            ack: ack(ack_request)?,
+            op: ArrivalOp::Atomic,
             atomic: atomic(operation, datatype)?,
-            ..common.operation(md, ArrivalOp::Atomic)
+            ..common.put(md, local_offset, ack_request)?
         };
         begin(md, operation, None)
     })
@@ -230,12 +251,9 @@ pub unsafe extern "C" fn PtlFetchAtomic(
             user_ptr,
             hdr_data,
         };
-        let operation = Operation {
-            put: local(put_md, put_offset),
-            get: local(get_md, get_offset),
-            atomic: atomic(operation, datatype)?,
-            ..common.operation(put_md, ArrivalOp::FetchAtomic)
-        };
+        let atomic = atomic(operation, datatype)?;
+        let places = (local(get_md, get_offset), local(put_md, put_offset));
+        let operation = common.exchange(put_md, ArrivalOp::FetchAtomic, places, atomic);
         begin(put_md, operation, None)
     })
 }
@@ -273,13 +291,11 @@ pub unsafe extern "C" fn PtlSwap(
             hdr_data,
         };
         let atomic = atomic(operation, datatype)?;
+        let places = (local(get_md, get_offset), local(put_md, put_offset));
         let operation = Operation {
-            put: local(put_md, put_offset),
-            get: local(get_md, get_offset),
-            atomic,
             // SAFETY: the caller's promise.
             operand: unsafe { operand(operand_at, atomic) }?,
-            ..common.operation(put_md, ArrivalOp::Swap)
+            ..common.exchange(put_md, ArrivalOp::Swap, places, atomic)
         };
         begin(put_md, operation, None)
     })
@@ -315,12 +331,11 @@ pub unsafe extern "C" fn PtlTriggeredPut(
             user_ptr,
             hdr_data,
         };
-        let operation = Operation {
-            put: local(md, local_offset),
-            ack: ack(ack_request)?,
-            ..common.operation(md, ArrivalOp::Put)
-        };
-        begin(md, operation, Some((ct, threshold)))
+        begin(
+            md,
+            common.put(md, local_offset, ack_request)?,
+            Some((ct, threshold)),
+        )
     })
 }
 
@@ -352,11 +367,7 @@ pub unsafe extern "C" fn PtlTriggeredGet(
             user_ptr,
             hdr_data: 0,
         };
-        let operation = Operation {
-            get: local(md, local_offset),
-            ..common.operation(md, ArrivalOp::Get)
-        };
-        begin(md, operation, Some((ct, threshold)))
+        begin(md, common.get(md, local_offset), Some((ct, threshold)))
     })
 }
 
@@ -393,10 +404,9 @@ pub unsafe extern "C" fn PtlTriggeredAtomic(
             hdr_data,
         };
         let operation = Operation {
-            put: local(md, local_offset),
-            ack: ack(ack_request)?,
+            op: ArrivalOp::Atomic,
             atomic: atomic(operation, datatype)?,
-            ..common.operation(md, ArrivalOp::Atomic)
+            ..common.put(md, local_offset, ack_request)?
         };
         begin(md, operation, Some((ct, threshold)))
     })
@@ -435,12 +445,9 @@ pub unsafe extern "C" fn PtlTriggeredFetchAtomic(
             user_ptr,
             hdr_data,
         };
-        let operation = Operation {
-            put: local(put_md, put_offset),
-            get: local(get_md, get_offset),
-            atomic: atomic(operation, datatype)?,
-            ..common.operation(put_md, ArrivalOp::FetchAtomic)
-        };
+        let atomic = atomic(operation, datatype)?;
+        let places = (local(get_md, get_offset), local(put_md, put_offset));
+        let operation = common.exchange(put_md, ArrivalOp::FetchAtomic, places, atomic);
         begin(put_md, operation, Some((ct, threshold)))
     })
 }
@@ -480,13 +487,11 @@ pub unsafe extern "C" fn PtlTriggeredSwap(
             hdr_data,
         };
         let atomic = atomic(operation, datatype)?;
+        let places = (local(get_md, get_offset), local(put_md, put_offset));
         let operation = Operation {
-            put: local(put_md, put_offset),
-            get: local(get_md, get_offset),
-            atomic,
             // SAFETY: the caller's promise.
             operand: unsafe { operand(operand_at, atomic) }?,
-            ..common.operation(put_md, ArrivalOp::Swap)
+            ..common.exchange(put_md, ArrivalOp::Swap, places, atomic)
         };
         begin(put_md, operation, Some((ct, threshold)))
     })

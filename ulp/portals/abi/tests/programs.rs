@@ -1,25 +1,15 @@
 //! Programs in C that are written to `portals4.h`, on Ferriband's own adapter.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "../../../../cli/tests/libraries/mod.rs"]
+mod libraries;
 
-/// Where the libraries are, built by `cargo xtask libs`.
-fn libraries() -> PathBuf {
-    let output = Command::new(env!("CARGO"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
-        .output()
-        .expect("cargo runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-    let paths = String::from_utf8(output.stdout).expect("paths");
-    let first = PathBuf::from(paths.lines().next().expect("a library"));
-    first.parent().expect("a directory").to_owned()
-}
+use libraries::library_dir;
+use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn two_processes_put_get_match_and_trigger() {
-    let libraries = libraries();
+    let libraries = library_dir();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/pair.c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("portals-pair");
     let status = Command::new("cc")
@@ -29,7 +19,7 @@ fn two_processes_put_get_match_and_trigger() {
         .arg("-I")
         .arg(libraries.join("include"))
         .arg("-L")
-        .arg(&libraries)
+        .arg(libraries)
         .arg("-lportals")
         .status()
         .expect("cc runs");
@@ -37,7 +27,7 @@ fn two_processes_put_get_match_and_trigger() {
     let output = Command::new("timeout")
         .arg("60")
         .arg(&program)
-        .env("LD_LIBRARY_PATH", &libraries)
+        .env("LD_LIBRARY_PATH", libraries)
         .output()
         .expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -103,7 +103,7 @@ pub(crate) enum EntryState {
     Waiting,
     /// In its list, at this place.
     Linked(u64),
-    /// Out of its list, of itself: AUTO_UNLINK is owed, and AUTO_FREE from the overflow list.
+    /// Out of its list, of itself: AUTO_UNLINK is due, and AUTO_FREE from the overflow list.
     Leaving,
     /// Out of its list; the program has been told, or asked for it.
     Unlinked,
@@ -131,7 +131,7 @@ pub(crate) struct Entry {
     pub headers: u32,
     /// Places kept in the table entry's event queue for AUTO_UNLINK and AUTO_FREE.
     pub reserved: u8,
-    /// Whether AUTO_FREE is owed.
+    /// Whether AUTO_FREE is due.
     pub owes_free: bool,
 }
 

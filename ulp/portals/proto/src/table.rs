@@ -118,7 +118,7 @@ impl Interface {
         Ok(())
     }
 
-    /// PtlPTEnable: lets requests in. A PT_DISABLED event that is still owed is not told any more.
+    /// PtlPTEnable: lets requests in. A PT_DISABLED event that is still due is not told any more.
     ///
     /// # Errors
     /// PTL_ARG_INVALID if the index is not allocated.
@@ -171,7 +171,7 @@ impl Interface {
         NiFail::PtDisabled
     }
 
-    /// Tells PT_DISABLED if it is owed and the last request of the table entry has ended: no event
+    /// Tells PT_DISABLED if it is due and the last request of the table entry has ended: no event
     /// of one follows it.
     pub(crate) fn tell_disabled(&mut self, index: u32) {
         let Some(portal) = self

@@ -44,8 +44,9 @@ const fn kernel_of(op: AtomicOp) -> Option<Op> {
     })
 }
 
-/// Changes the target's values by those of the initiator, as many bytes of both. The operand is that
-/// of a conditional or masked swap, which concerns one value. Operation and datatype go together.
+/// Changes the target's values by those of the initiator, as many bytes of both. The operand is
+/// that of a conditional or masked swap, which concerns one value. Operation and datatype go
+/// together.
 pub(crate) fn combine(
     op: AtomicOp,
     datatype: Datatype,

@@ -1,7 +1,7 @@
 //! The Portals 4 interfaces of a process, over the connections of `ferriband-putget-verbs`.
 //!
-//! Owns: which interfaces are open, where the process listens, how long a call waits
-//! ([`with`] and its kin); how operations travel. Must not know: C types, which are `ulp/portals/abi`'s.
+//! Owns: which interfaces are open, where the process listens, how long a call waits ([`with`] and
+//! its kin); how operations travel. Must not know: C types, which are `ulp/portals/abi`'s.
 //!
 //! All four interfaces of a process share its listener, one connection to each peer and one
 //! progress.

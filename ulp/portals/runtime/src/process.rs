@@ -21,7 +21,8 @@ use std::sync::Arc;
 const ACCESS: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_READ);
-/// Memory in more pieces goes through one buffer: so many fit into a message, and into a queue pair.
+/// Memory in more pieces goes through one buffer: so many fit into a message, and into a queue
+/// pair.
 const MOST_PIECES: usize = 64;
 /// The most bytes that one element of a request names.
 const LONGEST: u64 = 1 << 30;

@@ -1,10 +1,11 @@
-/* Put and get over InfiniBand as the second driver of "Experiences with Prototype InfiniBand Hardware"
- * (SAND2001-3387) has them: buffers with tags, one-shot notifications, acknowledgements.
+/* Put and get over InfiniBand as the second driver of "Experiences with Prototype InfiniBand
+ * Hardware" (SAND2001-3387) has them: buffers with tags, one-shot notifications,
+ * acknowledgements.
  *
  * Link with -lferriband_putget. Functions may be called by several threads at a time, but for
- * ferriband_putget_close, during which and after which nothing else may be called. Functions that return int
- * return 0, or an error number of errno.h; beside those that are named, ENOMEM and EIO. Pointers to results must
- * not be NULL. */
+ * ferriband_putget_close, during which and after which nothing else may be called. Functions that
+ * return int return 0, or an error number of errno.h; beside those that are named, ENOMEM and
+ * EIO. Pointers to results must not be NULL. */
 #ifndef FERRIBAND_PUTGET_H
 #define FERRIBAND_PUTGET_H
 
@@ -18,8 +19,8 @@ extern "C" {
 /* A process that puts, gets, and lets others do so. */
 typedef struct ferriband_putget ferriband_putget_t;
 
-/* Another such process. The number is good for as long as this one is open, also when the connection was
- * lost and made again. */
+/* Another such process. The number is good for as long as this one is open, also when the
+ * connection was lost and made again. */
 typedef uint32_t ferriband_putget_peer_t;
 
 /* What has become of an operation. */
@@ -32,9 +33,10 @@ enum ferriband_putget_status {
     FERRIBAND_PUTGET_REFUSED = 5        /* another reason */
 };
 
-/* A notification or an acknowledgement. It lies in a registered buffer, which may hold many. The program
- * sets state to 0 before it hands the structure over, and reads the other members after it has found
- * state to be 1 (with acquire semantics, __atomic_load_n). Then the structure may be used again. */
+/* A notification or an acknowledgement. It lies in a registered buffer, which may hold many. The
+ * program sets state to 0 before it hands the structure over, and reads the other members after
+ * it has found state to be 1 (with acquire semantics, __atomic_load_n). Then the structure may be
+ * used again. */
 typedef struct ferriband_putget_notification {
     uint32_t state;  /* 0: waiting; 1: it has fired */
     uint32_t status; /* enum ferriband_putget_status */
@@ -50,44 +52,45 @@ enum ferriband_putget_direction {
 /* Any tag that no buffer has. */
 #define FERRIBAND_PUTGET_ANY UINT32_MAX
 
-/* Listens at an address of an adapter, in text ("10.0.0.1", "fd00::1"); port 0 chooses one. EADDRINUSE,
- * EADDRNOTAVAIL if the address belongs to no adapter, ENODEV without any, EINVAL. */
+/* Listens at an address of an adapter, in text ("10.0.0.1", "fd00::1"); port 0 chooses one.
+ * EADDRINUSE, EADDRNOTAVAIL if the address belongs to no adapter, ENODEV without any, EINVAL. */
 int ferriband_putget_open(const char *address, uint16_t port, ferriband_putget_t **putget);
 
-/* Waits a second at most until what was put has left, then ends all connections, and registrations of all
- * buffers. Notifications that have not fired tell FERRIBAND_PUTGET_UNDELIVERABLE if an operation that would fire
- * them was under way. */
+/* Waits a second at most until what was put has left, then ends all connections, and
+ * registrations of all buffers. Notifications that have not fired tell
+ * FERRIBAND_PUTGET_UNDELIVERABLE if an operation that would fire them was under way. */
 void ferriband_putget_close(ferriband_putget_t *putget);
 
 /* Where the process listens. The text has up to 46 bytes with its end. ERANGE. */
 int ferriband_putget_address(ferriband_putget_t *putget, char *text, size_t length, uint16_t *port);
 
-/* Registers memory and gives it a tag: the one in *tag, or any if that is FERRIBAND_PUTGET_ANY. From now
- * on peers that are connected may put to it and get from it. EEXIST if a buffer has the tag, EFAULT if
- * there is no such memory, ENOSPC. */
+/* Registers memory and gives it a tag: the one in *tag, or any if that is FERRIBAND_PUTGET_ANY.
+ * From now on peers that are connected may put to it and get from it. EEXIST if a buffer has the
+ * tag, EFAULT if there is no such memory, ENOSPC. */
 int ferriband_putget_register(ferriband_putget_t *putget, void *memory, size_t length, uint32_t *tag);
 
-/* Takes a tag away, and a notification that is bound to the buffer with it. EBUSY while an operation on
- * the buffer is under way, or a notification that lies in it is bound to any buffer and has not fired
- * (ferriband_putget_cancel unbinds it); ENOENT. */
+/* Takes a tag away, and a notification that is bound to the buffer with it. EBUSY while an
+ * operation on the buffer is under way, or a notification that lies in it is bound to any buffer
+ * and has not fired (ferriband_putget_cancel unbinds it); ENOENT. */
 int ferriband_putget_unregister(ferriband_putget_t *putget, uint32_t tag);
 
-/* Connects to the process that listens at an address; waits at most so many milliseconds, for ever if the
- * number is negative. ECONNREFUSED if nobody listens there, or if it cannot be reached; ETIMEDOUT; EPROTO if it
- * speaks another version. A process cannot connect to itself. */
+/* Connects to the process that listens at an address; waits at most so many milliseconds, for
+ * ever if the number is negative. ECONNREFUSED if nobody listens there, or if it cannot be
+ * reached; ETIMEDOUT; EPROTO if it speaks another version. A process cannot connect to itself. */
 int ferriband_putget_connect(ferriband_putget_t *putget, const char *address, uint16_t port, int milliseconds,
                              ferriband_putget_peer_t *peer);
 
 /* Waits for the next process that has connected to this one. ETIMEDOUT. */
 int ferriband_putget_accept(ferriband_putget_t *putget, int milliseconds, ferriband_putget_peer_t *peer);
 
-/* Ends a connection. What is under way is undeliverable; puts without acknowledgement may be lost. ENOTCONN. */
+/* Ends a connection. What is under way is undeliverable; puts without acknowledgement may be
+ * lost. ENOTCONN. */
 int ferriband_putget_disconnect(ferriband_putget_t *putget, ferriband_putget_peer_t peer);
 
-/* Puts the first bytes of a local buffer into the peer's buffer with the remote tag. Never blocks:
- * EAGAIN while too much is under way to this peer. If acknowledgement is not NULL it fires when the data
- * lie in the peer's buffer, or tells why they do not. ENOENT, EMSGSIZE if the local buffer is shorter,
- * ENOTCONN, EINVAL if the acknowledgement lies in no registered buffer. */
+/* Puts the first bytes of a local buffer into the peer's buffer with the remote tag. Never
+ * blocks: EAGAIN while too much is under way to this peer. If acknowledgement is not NULL it
+ * fires when the data lie in the peer's buffer, or tells why they do not. ENOENT, EMSGSIZE if the
+ * local buffer is shorter, ENOTCONN, EINVAL if the acknowledgement lies in no registered buffer. */
 int ferriband_putget_put(ferriband_putget_t *putget, ferriband_putget_peer_t peer, uint32_t local_tag,
                          uint32_t remote_tag, size_t length, ferriband_putget_notification_t *acknowledgement);
 
@@ -96,17 +99,18 @@ int ferriband_putget_put(ferriband_putget_t *putget, ferriband_putget_peer_t pee
 int ferriband_putget_get(ferriband_putget_t *putget, ferriband_putget_peer_t peer, uint32_t local_tag,
                          uint32_t remote_tag, size_t length, ferriband_putget_notification_t *acknowledgement);
 
-/* Binds a notification to a buffer. The next operation of this direction that ends on it, begun by either
- * side, fires and unbinds it. A put of one's own does not fire an incoming notification. EEXIST if one is
- * bound, for either direction; ENOENT; EINVAL if the notification lies in no registered buffer. */
+/* Binds a notification to a buffer. The next operation of this direction that ends on it, begun
+ * by either side, fires and unbinds it. A put of one's own does not fire an incoming
+ * notification. EEXIST if one is bound, for either direction; ENOENT; EINVAL if the notification
+ * lies in no registered buffer. */
 int ferriband_putget_notify(ferriband_putget_t *putget, uint32_t tag, enum ferriband_putget_direction direction,
                             ferriband_putget_notification_t *notification);
 
 /* Unbinds the notification of a buffer, which does not fire then. ENOENT if none is bound. */
 int ferriband_putget_cancel(ferriband_putget_t *putget, uint32_t tag);
 
-/* Up to how many bytes operations go in protocol messages; longer ones go by RDMA. No more than fit into a
- * message (ferriband_putget_crossover tells what is in force). */
+/* Up to how many bytes operations go in protocol messages; longer ones go by RDMA. No more than
+ * fit into a message (ferriband_putget_crossover tells what is in force). */
 void ferriband_putget_set_crossover(ferriband_putget_t *putget, size_t put_bytes, size_t get_bytes);
 void ferriband_putget_crossover(ferriband_putget_t *putget, size_t *put_bytes, size_t *get_bytes);
 

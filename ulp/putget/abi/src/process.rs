@@ -96,8 +96,8 @@ impl From<NotStarted> for Errno {
 /// The program's memory at a buffer.
 ///
 /// # Safety
-/// `[address, address + length)` lies in memory that the program has registered, and has promised to
-/// keep and to let the library write.
+/// `[address, address + length)` lies in memory that the program has registered, and has promised
+/// to keep and to let the library write.
 unsafe fn write(address: u64, data: &[u8]) {
     let to: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
     // SAFETY: the caller's promise.

@@ -1,26 +1,12 @@
 //! Programs in C that are written to `ferriband_putget.h`, on Ferriband's own adapter.
 
+#[path = "../../../../cli/tests/libraries/mod.rs"]
+mod libraries;
+
+use libraries::library_dir;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
-
-/// Where the libraries are, built by `cargo xtask libs`.
-fn libraries() -> &'static Path {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| {
-        let output = Command::new(env!("CARGO"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
-            .output()
-            .expect("cargo runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-        let paths = String::from_utf8(output.stdout).expect("paths");
-        let first = PathBuf::from(paths.lines().next().expect("a library"));
-        first.parent().expect("a directory").to_owned()
-    })
-}
 
 /// Compiles a program of `tests/c`.
 fn compiled(name: &str) -> PathBuf {
@@ -28,7 +14,7 @@ fn compiled(name: &str) -> PathBuf {
         .join("tests/c")
         .join(format!("{name}.c"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("putget-{name}"));
-    let libraries = libraries();
+    let libraries = library_dir();
     let status = Command::new("cc")
         .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&program)
@@ -49,7 +35,7 @@ fn run(program: &Path, args: &[&str]) -> Child {
         .arg("60")
         .arg(program)
         .args(args)
-        .env("LD_LIBRARY_PATH", libraries())
+        .env("LD_LIBRARY_PATH", library_dir())
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts")

@@ -15,7 +15,7 @@ pub(crate) struct Credits {
     /// All receives of the peer.
     most: u16,
     /// Receives of this side that were posted again and that the peer was not told of.
-    owed: u16,
+    to_return: u16,
     /// All receives of this side.
     own: u16,
 }
@@ -29,7 +29,7 @@ impl Credits {
         Credits {
             have: peer,
             most: peer,
-            owed: 0,
+            to_return: 0,
             own,
         }
     }
@@ -41,7 +41,7 @@ impl Credits {
 
     /// Whether a message that only gives credits back is due.
     pub const fn must_return(&self) -> bool {
-        self.owed >= self.own / 2 && self.have > 0
+        self.to_return >= self.own / 2 && self.have > 0
     }
 
     /// Whether the peer has to look at what is sent now, lest messages that it is not told of take
@@ -53,8 +53,8 @@ impl Credits {
     /// A message is sent. Returns what it says of receives that were posted again.
     pub const fn spend(&mut self) -> u16 {
         self.have -= 1;
-        let returned = self.owed;
-        self.owed = 0;
+        let returned = self.to_return;
+        self.to_return = 0;
         returned
     }
 
@@ -63,8 +63,8 @@ impl Credits {
     /// # Errors
     /// The peer has sent more than it had credits for.
     pub fn received(&mut self) -> Result<(), Surplus> {
-        self.owed += 1;
-        if self.owed > self.own {
+        self.to_return += 1;
+        if self.to_return > self.own {
             return Err(Surplus);
         }
         Ok(())
@@ -83,7 +83,8 @@ impl Credits {
         Ok(())
     }
 
-    /// How many messages of this side the peer has taken, of those that it did not know to be taken.
+    /// How many messages of this side the peer has taken, of those that it did not know to be
+    /// taken.
     #[cfg(test)]
     pub const fn out(&self) -> u16 {
         self.most - self.have

@@ -78,10 +78,10 @@ impl World {
         if link.failed {
             return;
         }
-        let owed = back.tally.taken - back.tally.returned_out;
+        let due = back.tally.taken - back.tally.returned_out;
         let conserved = link.tally.returned_in == back.tally.returned_out
             && link.tally.sent == back.tally.taken
-            && owed < u64::from(back.config.receives / 2);
+            && due < u64::from(back.config.receives / 2);
         let over = link.jobs.is_empty() && link.completions.is_empty() && link.begun.is_empty();
         let (from, to) = (link.from, link.to);
         if !conserved {

@@ -281,8 +281,8 @@ impl<U: Users> Node<U> {
         Ok(found)
     }
 
-    /// Asks for events: the descriptors of [`Node::channels`] are readable when something comes. To be looked once more
-    /// afterwards. `all` is for what comes unsolicited, too.
+    /// Asks for events: the descriptors of [`Node::channels`] are readable when something comes. To
+    /// be looked once more afterwards. `all` is for what comes unsolicited, too.
     ///
     /// # Errors
     /// A completion queue cannot be armed.

@@ -1,11 +1,12 @@
 //! The thread that serves a process when nobody looks, and how others wait beside it.
 //!
-//! Owns: the lock of a node, who looks when, sleeping and waking. Must not know: what is waited for.
+//! Owns: the lock of a node, who looks when, sleeping and waking. Must not know: what is waited
+//! for.
 //!
-//! Who waits looks himself, for a time, then sleeps on a number that whoever tells something raises.
-//! The thread alone takes events of completion queues and of the connection manager. While somebody
-//! looks it does not arm the queues: it sleeps for [`PAUSE`] at a time. So nothing is missed for
-//! longer, and nobody has to hand anything over.
+//! Who waits looks himself, for a time, then sleeps on a number that whoever tells something
+//! raises. The thread alone takes events of completion queues and of the connection manager. While
+//! somebody looks it does not arm the queues: it sleeps for [`PAUSE`] at a time. So nothing is
+//! missed for longer, and nobody has to hand anything over.
 
 use crate::Error;
 use crate::node::Node;

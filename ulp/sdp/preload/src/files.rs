@@ -41,13 +41,13 @@ with_flags! {
     pwritev64v2;
 }
 
-/// Bytes that one step of [`copy_file`] moves, of a long file and of one that is no longer. They lie
-/// on the stack of a thread that may have little of it.
+/// Bytes that one step of [`copy_file`] moves, of a long file and of one that is no longer. They
+/// lie on the stack of a thread that may have little of it.
 const LONG: usize = 16 << 10;
 const SHORT: usize = 4 << 10;
 
-/// sendfile(2) to a stream that the ring carries, by so many bytes at a time. None: the kernel is to
-/// do it.
+/// sendfile(2) to a stream that the ring carries, by so many bytes at a time. None: the kernel is
+/// to do it.
 #[inline(never)]
 fn copy_file<const STEP: usize>(
     to: c_int,

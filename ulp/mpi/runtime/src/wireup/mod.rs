@@ -82,8 +82,8 @@ impl Found {
 
 /// Joins the job of the launcher that has started this process, if one has. An engine of another
 /// launcher goes first: it was started within a job of ours, if there is one, because our `mpirun`
-/// takes what names another engine out of its ranks' environment. What our `mpirun` itself serves by
-/// PMI is for programs that do not know its segment.
+/// takes what names another engine out of its ranks' environment. What our `mpirun` itself serves
+/// by PMI is for programs that do not know its segment.
 pub fn join(wish: &Wish) -> Outcome<Found> {
     let Some(which) = ferriband_launch::find(&wish.engine, own::has_pmi()) else {
         return own::join();

@@ -1,5 +1,6 @@
-/* Two processes, the one forked by the other before either has called Portals: puts, gets and atomics of several
- * lengths and of memory in many pieces, by both kinds of list, their events and counters, an unexpected put, and a triggered one. */
+/* Two processes, the one forked by the other before either has called Portals: puts, gets and
+ * atomics of several lengths and of memory in many pieces, by both kinds of list, their events
+ * and counters, an unexpected put, and a triggered one. */
 #include <portals4.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +73,8 @@ static void cut(ptl_iovec_t *pieces, unsigned char *bytes)
         pieces[piece] = (ptl_iovec_t){bytes + (PIECES - 1 - piece) * PIECE, PIECE};
 }
 
-/* Lists without matching: the initiator moves bytes in and out of the target's memory, which computes nothing. */
+/* Lists without matching: the initiator moves bytes in and out of the target's memory, which
+ * computes nothing. */
 static void plain(struct side *side, int is_target)
 {
     unsigned char *bytes = calloc(1, LONG);

@@ -1,5 +1,6 @@
-/* The latency test of papers/002, Fig. 6: both sides bind an incoming notification, put, and poll the
- * notification with sched_yield() between; the slave puts once less. One buffer each way, no acknowledgements.
+/* The latency test of papers/002, Fig. 6: both sides bind an incoming notification, put, and poll
+ * the notification with sched_yield() between; the slave puts once less. One buffer each way, no
+ * acknowledgements.
  *
  * pingpong listen|ADDRESS:PORT LENGTH ROUNDS CROSSOVER */
 #include <ferriband_putget.h>

@@ -1,39 +1,29 @@
 //! Ferriband's own library, and processes whose memory is found by tags.
 #![allow(dead_code)] // each test file uses its own part
 
+#[path = "../../../../../cli/tests/libraries/mod.rs"]
+mod libraries;
+
 use ferriband_ibv::{Access, Choice, Cm, Element, Mr, Region, Verbs};
 use ferriband_putget_proto::tags::{Direction, Note, Range, Tags, Told};
 use ferriband_putget_proto::{Answer, Asked, Config, Granted, Kind, NotStarted, Segment};
 use ferriband_putget_proto::{Start, Started, Status};
 use ferriband_putget_verbs::{Left, Node, Peer, Server, Settings, Users, Waited};
+use libraries::library_dir;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A hang is a failure, however busy the machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Ferriband's own library, built by `cargo xtask libs`.
-pub fn library() -> PathBuf {
-    let output = Command::new(env!("CARGO"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
-        .output()
-        .expect("cargo runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-    let paths = String::from_utf8(output.stdout).expect("paths");
-    paths.lines().next().expect("a library").into()
-}
-
 /// The library, loaded once.
 pub fn cm() -> &'static Cm {
     static CM: OnceLock<&Cm> = OnceLock::new();
     CM.get_or_init(|| {
-        let verbs = Verbs::load(&Choice::File(library())).expect("our own library");
+        let verbs = Verbs::load(&Choice::File(library_dir().join("libibverbs.so.1")))
+            .expect("our own library");
         Cm::load(verbs).expect("the connection manager beside it")
     })
 }

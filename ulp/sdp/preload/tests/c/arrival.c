@@ -1,4 +1,5 @@
-/* One client with a connection that goes by SDP where it can, and with one that is new. The server does other things while it sends on both, and then asks epoll, which lists what became
+/* One client with a connection that goes by SDP where it can, and with one that is new. The
+ * server does other things while it sends on both, and then asks epoll, which lists what became
  * ready first. Ends and new connections are listed in the same way. */
 #include "pair.h"
 #include <sys/epoll.h>
@@ -9,7 +10,8 @@ static void both(int first, int second)
     write_all(second, "x", 1);
 }
 
-/* The server sleeps meanwhile. The byte by which it says that it has looked is one of the connection that is known. */
+/* The server sleeps meanwhile. The byte by which it says that it has looked is one of the
+ * connection that is known. */
 static void looked(int fd)
 {
     char byte;

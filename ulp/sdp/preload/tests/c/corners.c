@@ -1,5 +1,6 @@
-/* Ways to a connection that few programs take: threads with the least stack, options by which calls tell more than bytes, calls by syscall(2), second names
- * of the C library's functions, a library that is loaded with RTLD_DEEPBIND, a mount namespace that is entered. */
+/* Ways to a connection that few programs take: threads with the least stack, options by which
+ * calls tell more than bytes, calls by syscall(2), second names of the C library's functions, a
+ * library that is loaded with RTLD_DEEPBIND, a mount namespace that is entered. */
 #include "pair.h"
 #include <dlfcn.h>
 #include <limits.h>

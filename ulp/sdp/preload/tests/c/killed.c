@@ -1,4 +1,5 @@
-/* The client is killed (SIGKILL): while it writes, while the server writes to it, while the server sleeps, and with bytes unread, also while the server waits for room. Or it ends by
+/* The client is killed (SIGKILL): while it writes, while the server writes to it, while the
+ * server sleeps, and with bytes unread, also while the server waits for room. Or it ends by
  * itself with bytes unread. What the server hears is what TCP tells. */
 #include "pair.h"
 #include <sys/mman.h>
@@ -27,7 +28,8 @@ static int client(int fd, const char *mode)
     return 0;
 }
 
-/* What a send is told: once that the connection was reset, then that it is over, and the same by a signal. */
+/* What a send is told: once that the connection was reset, then that it is over, and the same by
+ * a signal. */
 static volatile sig_atomic_t pipes;
 
 static void on_pipe(int number)

@@ -1,5 +1,6 @@
-/* One thread that has both ends of a connection, and accepts after it has sent its request: the only one. A connection on which no byte is ever sent. And one
- * that its program has shut down before it is accepted. */
+/* One thread that has both ends of a connection, and accepts after it has sent its request: the
+ * only one. A connection on which no byte is ever sent. And one that its program has shut down
+ * before it is accepted. */
 #include "pair.h"
 
 static void rest(int milliseconds)

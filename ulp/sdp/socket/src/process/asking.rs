@@ -17,7 +17,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 impl Service {
-    /// Asks for a connection that is worth it, and for which its peer was asked again so many times.
+    /// Asks for a connection that is worth it, and for which its peer was asked again so many
+    /// times.
     pub(super) fn ask(&mut self, process: &'static Process, index: u32, times: u32, now: Duration) {
         let Some(pin) = process.table.pin_index(index) else {
             return;

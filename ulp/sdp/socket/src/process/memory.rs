@@ -87,7 +87,8 @@ fn page_is_good(page: usize, access: Access) -> bool {
 const WRITABLE: u32 = 1;
 
 /// What is kept of a page that was good: the part of its address that does not say its place. 0: it
-/// cannot be kept, as page 0 and pages beyond address 2^52, which the kernel gives to nobody unasked.
+/// cannot be kept, as page 0 and pages beyond address 2^52, which the kernel gives to nobody
+/// without being asked.
 #[inline]
 fn kept(page: usize, access: Access) -> u32 {
     let writable = if access == Access::Write { WRITABLE } else { 0 };

@@ -283,8 +283,8 @@ impl Process {
         }
     }
 
-    /// The connection is worth it since a call that moved so many bytes: the service of the connected
-    /// side asks the peer. One on which no byte was ever moved is not counted.
+    /// The connection is worth it since a call that moved so many bytes: the service of the
+    /// connected side asks the peer. One on which no byte was ever moved is not counted.
     #[cold]
     fn worth(&'static self, pin: &Pin<'_>, bytes: u64) {
         if state::stays(pin) || spin::rests() && pin.traffic().is_put_off_where_crowded() {

@@ -150,8 +150,8 @@ impl std::fmt::Debug for Process {
 }
 
 impl Ticket {
-    /// The kernel has answered: so many bytes, or minus an error's number. Gives an error that the program
-    /// is to have in the place of the answer.
+    /// The kernel has answered: so many bytes, or minus an error's number. Gives an error that the
+    /// program is to have in the place of the answer.
     #[inline]
     pub fn end(self, answer: isize) -> Option<i32> {
         spin::by_kernel();

@@ -197,8 +197,8 @@ impl State for Traffic {
 
     fn is_put_off_where_crowded(&self) -> bool {
         let is_new = self.put_off.load(Ordering::Relaxed) == 0;
-        let is_unasked = self.is(CONNECTED) && !self.is(ASKED);
-        let puts_off = is_new && is_unasked && !set::wants_each();
+        let was_never_asked = self.is(CONNECTED) && !self.is(ASKED);
+        let puts_off = is_new && was_never_asked && !set::wants_each();
         if puts_off {
             self.put_off.store(CROWDED, Ordering::Relaxed);
         }
