@@ -19,6 +19,10 @@ BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev mpich
 BENCH_MPI ?=
 # Arguments of `make bench-sdp`, see ferriband bench --help.
 BENCH_SDP ?=
+# Arguments of `make bench-putget`, see ferriband bench --help.
+BENCH_PUTGET ?=
+# Arguments of `make bench-shmem`, see scripts/shmem-performance --help.
+BENCH_SHMEM ?=
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
 INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute2 util-linux coreutils
 # Arguments of `make soak-fabric` and `make bench-bring-up`, see the scripts.
@@ -39,12 +43,27 @@ SDP_PACKAGES = $(shell /usr/bin/python3 -c 'import sys; print("libpython%d.%d-te
 POSTGRES_PACKAGES = postgresql postgresql-server-dev-all
 # Programs that are run at both ends, see scripts/sdp-programs.
 SDP_PROGRAMS_PACKAGES = redis-tools nginx apache2 apache2-utils haproxy curl openssl gunicorn openssh-server openssh-client iperf3 socat openbsd-inetd systemd iproute2 rsync mosquitto mosquitto-clients mariadb-server mariadb-client php-cli nodejs default-jdk-headless golang-go gcc libc6-dev $(POSTGRES_PACKAGES)
+# Directories of the suites for Portals 4, OpenSHMEM and Open MPI (scripts/portals-tests), what they
+# are built with, and its other arguments.
+PORTALS4 ?=
+PORTALS42 ?=
+SOS ?=
+ISX ?=
+SHMEM4PY ?=
+OPENMPI ?=
+OSU ?=
+MPI4PY ?=
+FOR_PORTALS ?=
+PORTALS_PACKAGES = $(BUILD_PACKAGES) g++ make autoconf automake libtool pkg-config perl libxml2-dev libev-dev $(if $(SHMEM4PY)$(MPI4PY),python3-dev python3-venv)
 # The modules that Debian's nginx is configured with, which nginx-tests load in each test.
 NGINX_PACKAGES = nginx perl libnginx-mod-http-geoip libnginx-mod-http-image-filter libnginx-mod-http-perl libnginx-mod-http-xslt-filter libnginx-mod-mail libnginx-mod-stream libnginx-mod-stream-geoip
 # Arguments of `make test-sdp`, for example FOR_SDP='cpython:test_socket' or '--git libuv=GIT
 # libuv'; the git directory of nginx-tests, which no package has.
 FOR_SDP ?=
 NGINX_TESTS ?=
+# The sources of GPI-2 for `make test-gpi2`, and its arguments.
+GPI2 ?=
+FOR_GPI2 ?=
 # Arguments of `make test-sdp-programs`.
 PROGRAMS ?=
 
@@ -60,7 +79,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -110,6 +129,10 @@ test-sdp-hosts: ## run TCP programs between two network namespaces by queue pair
 	@scripts/need-rust
 	$(CARGO) test --package ferriband-sdp-preload --test hosts
 
+portals-tests: build ## run suites of others on Ferriband's Portals 4: the reference's tests, Sandia OpenSHMEM's, Open MPI with benchmarks and tests, from directories (PORTALS4=DIR PORTALS42=DIR SOS=DIR ISX=DIR SHMEM4PY=DIR OPENMPI=DIR OSU=DIR MPI4PY=DIR; FOR_PORTALS='-n 2 basic')
+	$(need) $(PORTALS_PACKAGES)
+	@FERRIBAND=$(FERRIBAND) scripts/portals-tests $(if $(PORTALS4),--portals4 $(PORTALS4)) $(if $(PORTALS42),--portals42 $(PORTALS42)) $(if $(SOS),--sos $(SOS)) $(if $(ISX),--isx $(ISX)) $(if $(SHMEM4PY),--shmem4py $(SHMEM4PY)) $(if $(OPENMPI),--openmpi $(OPENMPI)) $(if $(OSU),--osu $(OSU)) $(if $(MPI4PY),--mpi4py $(MPI4PY)) $(FOR_PORTALS) || [ $$? -eq 77 ]
+
 test-launch: build ## run MPI programs under other launchers: Hydra, Open MPI's mpirun, Slurm on this machine alone; MPICH's programs under ours (LAUNCH='hydra slurm')
 	$(need) $(LAUNCH_PACKAGES)
 	@FERRIBAND=$(FERRIBAND) scripts/mpi-launch-tests $(LAUNCH) || [ $$? -eq 77 ]
@@ -118,6 +141,9 @@ test-mpich: build ## run MPICH's own C tests on Ferriband's MPI, then those buil
 	$(need) gcc make python3-venv
 	@FERRIBAND=$(FERRIBAND) scripts/mpich-tests $(FOR_MPICH)
 	@FERRIBAND=$(FERRIBAND) scripts/mpich-tests --abi $(FOR_MPICH) || [ $$? -eq 77 ]
+
+test-gpi2: build ## run GPI-2's own tests on the adapter by memory and by packets (GPI2=DIR, a checkout of cc-hpc-itwm/GPI-2; FOR_GPI2='-n 4 passive')
+	@GPI2=$(GPI2) FERRIBAND=$(FERRIBAND) scripts/gpi2-tests $(FOR_GPI2) || [ $$? -eq 77 ]
 
 test-apps: build ## run public MPI programs that verify their own results, at 2, 4 and 8 ranks: HPC Challenge, FFTW
 	$(need) gcc make perl libblas-dev
@@ -156,6 +182,14 @@ bench-bring-up: build ## time how long a subnet takes to come up: our manager an
 bench-sdp: build ## compare sockets by SDP with TCP, Unix sockets and a ring in shared memory on this host (BENCH_SDP='--rounds 3 --only stream', or --busy: with two threads that compute on each core)
 	$(need) redis-server redis-tools nginx wrk memcached iperf3 nodejs
 	$(FERRIBAND) bench --sdp $(BENCH_SDP)
+
+bench-putget: build ## compare put and get, and Portals 4, with the verbs that they are made of, on this host and between two namespaces; with PORTALS4=DIR beside the reference by verbs (BENCH_PUTGET='--rounds 3 --only ack')
+	$(need) perftest gcc libc6-dev iproute2 $(if $(PORTALS4),$(PORTALS_PACKAGES) libibverbs-dev librdmacm-dev)
+	@reference=$(if $(PORTALS4),$$(scripts/portals-reference $(PORTALS4))); $(FERRIBAND) bench --putget $${reference:+--reference $$reference} $(BENCH_PUTGET); here=$$?; $(FERRIBAND) bench --putget --wire roce $(BENCH_PUTGET); there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
+
+bench-shmem: build ## compare Sandia OpenSHMEM's performance suite on Portals 4 and on libfabric's verbs, both on our adapter (SOS=DIR; BENCH_SHMEM='--rounds 3')
+	$(need) $(PORTALS_PACKAGES) libfabric-dev
+	@FERRIBAND=$(FERRIBAND) scripts/shmem-performance $(BENCH_SHMEM) $(SOS)
 
 bench-mpi: build ## compare Ferriband's MPI with Open MPI, MPICH and Intel MPI on this host (fetched from PyPI the first time; BENCH_MPI='--rounds 3 --only latency')
 	$(need) $(BENCH_MPI_PACKAGES)

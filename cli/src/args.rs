@@ -4,6 +4,7 @@ mod fabric;
 mod fabric_sim;
 mod mpi;
 mod placing;
+mod putget;
 mod repro;
 mod sdp;
 mod tune;
@@ -18,6 +19,7 @@ pub use fabric::*;
 pub use fabric_sim::*;
 pub use mpi::*;
 pub use placing::*;
+pub use putget::*;
 pub use repro::*;
 pub use sdp::*;
 pub use tune::*;
@@ -107,16 +109,25 @@ pub enum Command {
         #[command(subcommand)]
         command: TuneCommand,
     },
-    /// A process of `tune`; its standard input is a socket.
+    /// A process of `tune sdp`; its standard input is a socket.
     #[command(hide = true)]
     TunePeer,
-    /// Run an MPI job and write its timeline: calls, messages, and how long calls took
+    /// A process of `tune putget` and `repro 002`; its standard input is a socket.
+    #[command(hide = true)]
+    PutgetPeer,
+    /// Run a job of MPI, Portals, OpenSHMEM or put/get and write its timeline: calls, messages,
+    /// RDMA, and how long they took
     ///
-    /// Each rank writes its calls and messages to a file of bounded length, which is mapped, so that a rank that is killed leaves what it wrote. When
+    /// Each process writes its calls and messages to a file of bounded length, which is mapped, so
+    /// that one that is killed leaves what it wrote. When
     /// the job has ended they become one timeline: Chrome's and Perfetto's JSON with an arrow for each message, and on request an HTML page. Printed are
-    /// quantiles of the calls' durations. Any launcher will do whose ranks run on Ferriband's MPI. The exit status is the job's.
+    /// quantiles of the calls' durations. Any launcher will do whose ranks run on Ferriband's MPI,
+    /// and any program that uses libferriband_putget or libportals: of these the operations, the
+    /// messages by their kinds (requests, replies, acks, FIN) and each RDMA READ and WRITE are
+    /// drawn. The exit status is the job's.
     #[command(
         after_help = "Examples:\n  ferriband trace -- mpirun -n 4 ./a.out\n  ferriband trace --html a.html -- mpiexec.hydra -n 4 ./a.out\n  \
+        ferriband trace --html a.html -- mpirun -n 2 ./portals-program\n  \
         FERRIBAND_MPI_TRACE=/shared/dir srun --mpi=pmi2 -n 64 ./a.out; ferriband trace --merge /shared/dir"
     )]
     Trace(TraceArgs),
@@ -153,7 +164,8 @@ pub enum Command {
     Up(UpArgs),
     /// Take a device from the list, for all programs that start from now on
     Down(DownArgs),
-    /// Show devices, the programs that use them, and what went through
+    /// Show devices, the programs that use them, what went through, and processes that put and get
+    /// (Portals, OpenSHMEM)
     ///
     /// Programs are those of this user in this network namespace. Packets and troubles are the sums of all of them since
     /// the first one of those that now run began, those that ended meanwhile included.
@@ -186,6 +198,16 @@ pub enum Command {
         #[command(subcommand)]
         command: SdpCommand,
     },
+    /// Look at processes that put and get, and so at those of Portals and OpenSHMEM: interfaces,
+    /// leases, which ways operations went, settings
+    #[command(
+        after_help = "Examples:\n  ferriband mpirun -n 2 ./portals-program & ferriband putget status\n  ferriband putget counters\n  ferriband putget settings"
+    )]
+    Putget {
+        /// What to do.
+        #[command(subcommand)]
+        command: PutgetCommand,
+    },
     /// Measure latency, bandwidth and message rate of every operation between two processes
     Perf(PerfArgs),
     /// The second process of `perf`; its standard input is a socket.
@@ -204,14 +226,17 @@ pub enum Command {
     /// by what comes out
     ///
     /// Prints a plot, the data as CSV, and a verdict on each claim, computed from these data.
-    /// Without PAPER and FIGURE it lists what there is. Papers/004 (Balaji et al., flow control for
-    /// the Sockets Direct Protocol): processes of this host are connected by RC queue pairs of
-    /// ferri0, and each run measures the three flow controls one after the other. Of the runs the
-    /// highest and the lowest are dropped; figures are means of the rest.
+    /// Without PAPER it lists what there is, without FIGURE it runs all of the paper's. Papers/002
+    /// (Schutt, prototype InfiniBand hardware): the two drivers on one host by ferri0, and between
+    /// two network namespaces by RoCEv2; with one core a host and with two; the paper's figures
+    /// beside ours. Papers/004 (Balaji et al., flow control for the Sockets Direct Protocol):
+    /// processes of this host are connected by RC queue pairs of ferri0, and each run measures the
+    /// three flow controls one after the other. Of the runs the highest and the lowest are dropped;
+    /// figures are means of the rest.
     #[command(
-        after_help = "Examples:\n  ferriband repro\n  ferriband repro 004 6b\n  ferriband repro 004 9 --csv figure9.csv && ferriband repro 004 9 --from figure9.csv\n  \
+        after_help = "Examples:\n  ferriband repro\n  ferriband repro 002\n  ferriband repro 002 table4\n  ferriband repro 004 6b\n  ferriband repro 004 9 --csv figure9.csv && ferriband repro 004 9 --from figure9.csv\n  \
         ferriband repro 004 6b --without-coalescing\n\n\
-        Exit status: 0 each claim holds, or is known not to hold in software (the reason is printed), 1 a claim does not hold, or it failed, 2 wrong usage."
+        Exit status: 0 each claim holds, or is known not to hold in software, or is one of the paper's cards alone (the reason is printed), 1 a claim does not hold, or it failed, 2 wrong usage, 77 there can be no two network namespaces."
     )]
     Repro(ReproArgs),
     /// A process of an experiment of `repro`; its standard input is a socket.
@@ -646,6 +671,13 @@ pub struct BenchArgs {
     /// With --sdp: two threads compute on each core meanwhile, and no row may be below 0.95 times TCP.
     #[arg(long, requires = "sdp")]
     pub busy: bool,
+    /// Measure put and get instead: Portals 4 and the drivers of papers/002, beside the verbs that
+    /// they are made of and beside Ferriband's MPI.
+    #[arg(long, conflicts_with_all = ["mpi", "sdp"])]
+    pub putget: bool,
+    /// With --putget, on one host: a build of sandialabs/portals4 by verbs, to be compared with.
+    #[arg(long, requires = "putget", value_name = "DIR")]
+    pub reference: Option<PathBuf>,
     /// This process is in namespaces of its own, made for the comparison between two hosts.
     #[arg(long, requires = "mpi", hide = true)]
     pub inside: bool,
@@ -861,6 +893,9 @@ pub enum World {
     /// Put and get: processes that compute, stop and die, over crossed queue pairs that are slow
     /// wherever they may be.
     Putget,
+    /// Portals 4 over put and get: lists, events, counters, triggers and flow control between
+    /// processes that compute, stop and die.
+    Portals,
 }
 
 /// What `sim` runs.

@@ -9,6 +9,7 @@
 
 #[macro_use]
 mod text;
+mod trace;
 
 mod args;
 mod bench;
@@ -29,6 +30,7 @@ mod netns;
 mod pages;
 mod perf;
 mod progress;
+mod putget;
 mod repro;
 mod sdp;
 mod settings;
@@ -89,7 +91,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Mpirun(args) => mpi::command(&args),
         Command::MpiInfo(args) => mpi::info::command(&args),
         Command::MpiTune(args) => mpi::tune::command(&args),
-        Command::Trace(args) => mpi::trace::command(&args),
+        Command::Trace(args) => trace::command(&args),
         Command::Env { adapter, json } => launch::print_settings(&adapter, json.json),
         Command::Floor { rounds, json } => floor::command(rounds.into(), json.json),
         Command::Completions { shell } => pages::completions(shell),
@@ -112,6 +114,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::ReproPeer => repro::peer_command(),
         Command::Tune { command } => tune::command(&command),
         Command::TunePeer => tune::peer_command(),
+        Command::PutgetPeer => putget::peer_command(),
+        Command::Putget { command } => putget::status::command(&command),
         Command::Sdp { command } => sdp::command(&command),
         Command::Fabric { command } => fabric::command(&command),
         Command::Sim(args) => sim::command(&args),

@@ -43,6 +43,11 @@ const WORLDS: &[(World, RunSeed)] = &[
             .map(|_| ())
             .map_err(|failure| failure.to_string())
     }),
+    (World::Portals, |seed| {
+        ferriband_portals_sim::run(seed, &ferriband_portals_sim::Scenario::default())
+            .map(|_| ())
+            .map_err(|failure| failure.to_string())
+    }),
 ];
 
 /// A seed of SDP's rings in shared memory, and of each of its flow controls by queue pairs.
@@ -107,6 +112,7 @@ fn name(world: World) -> &'static str {
         World::Mpi => "mpi",
         World::Sdp => "sdp",
         World::Putget => "putget",
+        World::Portals => "portals",
     }
 }
 

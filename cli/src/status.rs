@@ -8,6 +8,7 @@ mod show;
 use crate::args::{CountersArgs, StatusArgs};
 use crate::failure::Failure;
 use crate::members::{self, Asked};
+use crate::putget::status as putget;
 use crate::text::{print_json, print_line};
 use crate::verbs::devices;
 use ferriband_admin::{Counter, Member};
@@ -22,6 +23,8 @@ use std::time::Duration;
 struct Status {
     devices: Vec<DeviceStatus>,
     members: Vec<MemberStatus>,
+    /// Processes that put and get.
+    putget: putget::Status,
 }
 
 /// A device and what went through it.
@@ -48,18 +51,28 @@ struct MemberStatus {
 /// `ferriband status`.
 pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     repeat(args.interval, args.json.json, || {
-        let status = look()?;
+        let (devices, members) = look()?;
+        let status = Status {
+            devices,
+            members,
+            putget: putget::look()?,
+        };
         if args.json.json {
             return print_json(&status);
         }
-        show::status(&status, args.qps)
+        show::status(&status, args.qps)?;
+        if status.putget.processes.is_empty() {
+            return Ok(());
+        }
+        print_line("")?;
+        putget::show(&status.putget)
     })
 }
 
 /// `ferriband counters`.
 pub fn counters(args: &CountersArgs) -> Result<ExitCode, Failure> {
     repeat(args.interval, args.json.json, || {
-        let mut devices = look()?.devices;
+        let (mut devices, _) = look()?;
         devices.retain(|device| device.counters.is_some());
         if let Some(name) = &args.device {
             devices.retain(|device| device.device.name == *name);
@@ -99,7 +112,7 @@ pub fn repeat(
     }
 }
 
-fn look() -> Result<Status, Failure> {
+fn look() -> Result<(Vec<DeviceStatus>, Vec<MemberStatus>), Failure> {
     let listed = devices::list()?;
     let host = members::join()?;
     // those who are asked publish what they have counted apart, too
@@ -123,10 +136,7 @@ fn look() -> Result<Status, Failure> {
             }
         })
         .collect();
-    Ok(Status {
-        devices,
-        members: asked.into_iter().map(member_status).collect(),
-    })
+    Ok((devices, asked.into_iter().map(member_status).collect()))
 }
 
 fn member_status(asked: Asked) -> MemberStatus {

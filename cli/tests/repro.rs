@@ -47,12 +47,21 @@ fn figures_are_listed_and_others_refused() {
             "{figure}"
         );
     }
+    for figure in ["table2", "table3", "table4", "fig7", "latency"] {
+        assert!(
+            text(&listed.stdout).contains(&format!("002    {figure} ")),
+            "{figure}"
+        );
+    }
     for wrong in [["999", "6a"], ["004", "7"]] {
         let refused = run(&wrong);
         assert_eq!(refused.status.code(), Some(2));
         assert!(text(&refused.stderr).contains("there is no"));
     }
-    assert_eq!(run(&["004"]).status.code(), Some(2));
+    // a file of data is one figure's
+    let all = run(&["004", "--csv", "all.csv"]);
+    assert_eq!(all.status.code(), Some(2));
+    assert!(text(&all.stderr).contains("say which"));
 }
 
 #[test]
@@ -95,5 +104,86 @@ fn an_experiment_runs_and_its_data_can_be_judged_again() {
             );
         }
         fs::remove_file(&path).expect("it was written");
+    }
+}
+
+#[test]
+fn the_papers_figures_stand_beside_ours_and_its_hardwares_claims_are_called_so() {
+    let path = scratch("table3.csv");
+    let rows = [
+        "UP,4,10",
+        "SMP,4,10",
+        "first driver UP,4,10",
+        "first driver SMP,4,10",
+    ];
+    let more = ["UP,4060,20", "SMP,4060,20", "SMP,256,12", "SMP,4096,15"];
+    let rows = [rows, more].concat().into_iter();
+    let rows: String = rows.map(|row| format!("{row},1,2,8\n")).collect();
+    fs::write(&path, format!("series,x,mean,lowest,highest,runs\n{rows}")).expect("writable");
+    let shown = run(&["002", "table3", "--from", path.to_str().expect("UTF-8")]);
+    fs::remove_file(&path).expect("it was written");
+    assert!(shown.status.success(), "{}", text(&shown.stdout));
+    let shown = text(&shown.stdout);
+    let row = |words: &[&str]| {
+        let mut lines = shown.lines();
+        lines.any(|line| line.split_whitespace().eq(words.iter().copied()))
+    };
+    assert!(row(&["UP", "4060", "156", "20.0"]), "{shown}");
+    assert!(row(&["SMP", "4096", "error", "15.0"]), "{shown}");
+    assert_eq!(shown.matches("\nholds: ").count(), 2, "{shown}");
+    let alone = "\nof the paper's hardware alone, not judged: ";
+    assert_eq!(shown.matches(alone).count(), 2, "{shown}");
+}
+
+/// Notifications and bytes of messages are exact, whatever the machine does.
+#[test]
+fn the_drivers_run_and_cost_the_notifications_that_the_paper_counts() {
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let report = report(&["002", "latency", "--quick"]);
+    let mean = |series: &str| {
+        let mut points = report["data"].as_array().expect("points").iter();
+        let point = points.find(|point| point["series"] == series);
+        let point = point.unwrap_or_else(|| panic!("no {series}: {report}"));
+        point["mean"].as_f64().expect("a number")
+    };
+    for side in ["master", "slave"] {
+        assert_eq!(mean(&format!("notifications short {side}")), 1.0);
+        assert_eq!(mean(&format!("notifications long {side}")), 2.0);
+    }
+    assert_eq!(mean("message bytes"), 36.0 + 4.0);
+    assert!(mean("notifications of the first driver") <= 2.0);
+    assert!(mean("MB/s") > 0.0 && mean("processors") > 0.0);
+}
+
+#[test]
+fn the_drivers_run_between_two_hosts() {
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    for figure in ["table2", "table3", "table4"] {
+        let path = scratch(figure);
+        let name = path.to_str().expect("UTF-8");
+        let output = run(&["002", figure, "--quick", "--csv", name, "--json"]);
+        if output.status.code() == Some(77) {
+            eprintln!("skipped: {}", text(&output.stderr));
+            return;
+        }
+        let errors = text(&output.stderr);
+        let measured: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{figure}: {error}: {errors}"));
+        let again = report(&["002", figure, "--from", name]);
+        fs::remove_file(&path).expect("it was written");
+        assert_eq!(measured["verdicts"], again["verdicts"], "{figure}");
+        assert!(!measured["printed"].as_array().expect("a list").is_empty());
+        // each figure that the paper prints has one beside it, where it is measured here
+        let points = measured["data"].as_array().expect("points");
+        for printed in measured["printed"].as_array().expect("a list") {
+            let is_it = |point: &&serde_json::Value| {
+                ["series", "x"]
+                    .iter()
+                    .all(|key| point[*key] == printed[*key])
+            };
+            let point = points.iter().find(is_it);
+            let point = point.unwrap_or_else(|| panic!("{figure}: nothing beside {printed}"));
+            assert!(point["mean"].as_f64().is_some(), "{point}");
+        }
     }
 }

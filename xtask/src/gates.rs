@@ -23,7 +23,7 @@ const MACHINE: [&str; 3] = [
 ];
 
 /// Rooms without unsafe code.
-const SAFE_ROOMS: [&str; 19] = [
+const SAFE_ROOMS: [&str; 22] = [
     "ib/attach/src/lib.rs",
     "ulp/mpi/coll/src/lib.rs",
     "ulp/mpi/proto/src/lib.rs",
@@ -31,7 +31,10 @@ const SAFE_ROOMS: [&str; 19] = [
     "ulp/putget/proto/src/lib.rs",
     "ulp/putget/sim/src/lib.rs",
     "ulp/putget/verbs/src/lib.rs",
+    "ulp/portals/process/src/lib.rs",
     "ulp/portals/proto/src/lib.rs",
+    "ulp/portals/sim/src/lib.rs",
+    "ulp/seed/src/lib.rs",
     "ulp/settings/src/lib.rs",
     "ulp/sdp/local/src/lib.rs",
     "ulp/sdp/proto/src/lib.rs",

@@ -5,8 +5,9 @@
 
 mod common;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -197,6 +198,52 @@ fn private_data_of_every_event() {
 }
 
 /// A new connection beside three hundred others: correct here; how long it takes with a thousand is for `many` run by hand.
+/// A server that listens and has no clients, on the devices and the wire that nobody chose.
+struct Idle(Child);
+
+impl Idle {
+    fn start() -> Self {
+        let program = compile("listener", &[]);
+        let mut child = Command::new(program)
+            .env("LD_LIBRARY_PATH", common::library_dir())
+            .env_remove("FERRIBAND_DEVICES")
+            .env_remove("FERRIBAND_WIRE")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the listener starts");
+        let mut line = [0];
+        let said = child.stdout.as_mut().expect("its output").read(&mut line);
+        assert_eq!(said.expect("what it said"), 1, "it listens");
+        Idle(child)
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The processes of a host share the port of RoCEv2 whatever devices they have: what is nobody's
+/// reaches any of them, and is answered.
+#[test]
+fn beside_an_idle_listener_with_other_devices() {
+    if !has_headers() || !common::port_is_to_be_had() {
+        return;
+    }
+    let _idle = Idle::start();
+    for name in ["private", "stages"] {
+        must_succeed(
+            Command::new(compile(name, &[]))
+                .env("LD_LIBRARY_PATH", common::library_dir())
+                .env("FERRIBAND_DEVICES", "ferri_lo")
+                .env("FERRIBAND_WIRE", "roce"),
+        );
+    }
+}
+
 #[test]
 fn hundreds_of_connections_stand_and_end() {
     const COUNT: &str = "300";

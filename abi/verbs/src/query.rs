@@ -47,6 +47,7 @@ fn device_attr(context: &Context) -> sys::ibv_device_attr {
         max_qp_rd_atom: int(limits::MAX_RD_ATOM),
         max_res_rd_atom: int(limits::MAX_RD_ATOM.saturating_mul(limits::MAX_QP)),
         max_qp_init_rd_atom: int(limits::MAX_RD_ATOM),
+        // UCX takes no atomics of an adapter that says IBV_ATOMIC_GLOB
         atomic_cap: sys::IBV_ATOMIC_HCA,
         max_mw: int(limits::MAX_MR),
         max_ah: int(limits::MAX_AH),

@@ -163,19 +163,21 @@ pub struct TraceArgs {
     /// Write a picture as well: one HTML file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Events that there is room for in each rank's trace, of 32 bytes; later ones are written over the oldest. A call is two events, a message one at each end.
+    /// Events that there is room for in each process's trace, of 32 bytes; later ones are written
+    /// over the oldest. A call is two events, a message one at each end.
     #[arg(long, value_name = "N", default_value_t = 262_144, value_parser = clap::value_parser!(u64).range(16..=1 << 26))]
     pub events: u64,
-    /// Keep what the ranks write, in this directory.
+    /// Keep what the processes write, in this directory.
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
-    /// Run nothing: read what ranks have written to this directory (FERRIBAND_MPI_TRACE), for example on several hosts.
+    /// Run nothing: read what processes have written to this directory (FERRIBAND_MPI_TRACE,
+    /// FERRIBAND_PUTGET_TRACE), for example on several hosts.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "command"])]
     pub merge: Option<PathBuf>,
     /// Print the durations as JSON.
     #[command(flatten)]
     pub json: JsonFlag,
-    /// mpirun and its arguments, or another launcher and its.
+    /// mpirun and its arguments, another launcher and its, or a program.
     #[arg(
         required_unless_present = "merge",
         trailing_var_arg = true,

@@ -27,10 +27,9 @@ impl ReproWire {
 /// What `repro` runs.
 #[derive(Args, Clone)]
 pub struct ReproArgs {
-    /// The paper: 004 [default: list all].
-    #[arg(requires = "figure")]
+    /// The paper: 002, 004 [default: list all].
     pub paper: Option<String>,
-    /// The figure of the paper.
+    /// The figure or table of the paper [default: all of them].
     pub figure: Option<String>,
     /// Runs of each experiment [default: 10, as the paper; 3 with --quick].
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=1000))]
@@ -42,7 +41,7 @@ pub struct ReproArgs {
     /// claims that rest on it should turn.
     #[arg(long)]
     pub without_coalescing: bool,
-    /// What the processes reach each other by.
+    /// What processes of one host reach each other by.
     #[arg(long, value_enum, default_value_t)]
     pub wire: ReproWire,
     /// Write the data to this file, too.

@@ -20,6 +20,45 @@ pub enum TuneCommand {
         Exit status: 0 measured, 1 failed, 2 wrong usage."
     )]
     Sdp(TuneSdpArgs),
+    /// Measure up to how many bytes puts and gets are faster in protocol messages than by RDMA
+    ///
+    /// Two processes put (a round trip of papers/002, Fig. 6) and get, each length in messages and
+    /// by RDMA in turn, as the paper found its crossover from the shortest and the longest protocol
+    /// message. Up to the crossover, where both take equally long, libferriband_putget copies bytes
+    /// into messages. It is kept for the kind of device (adapter and link), one for puts and one
+    /// for gets; the variables FERRIBAND_PUTGET_PUT_CROSSOVER and FERRIBAND_PUTGET_GET_CROSSOVER
+    /// (auto, or bytes) override it.
+    #[command(
+        after_help = "Examples:\n  ferriband tune putget\n  ferriband tune putget --hosts --rounds 9\n  ferriband tune putget --write - --json\n\n\
+        Exit status: 0 measured, 1 failed, 2 wrong usage, 77 there can be no two network namespaces (--hosts)."
+    )]
+    Putget(TunePutgetArgs),
+}
+
+/// Arguments of `tune putget`.
+#[derive(Args, Clone)]
+pub struct TunePutgetArgs {
+    /// Rounds of which each figure is the median.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+    /// Shortest put or get, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65_500))]
+    pub shortest: u32,
+    /// Longest, in bytes: as much as fits into the longest protocol message.
+    #[arg(long, value_name = "BYTES", default_value_t = 16_348, value_parser = clap::value_parser!(u32).range(1..=65_500))]
+    pub longest: u32,
+    /// Between two network namespaces, by RoCEv2, instead of on this host by ferri0.
+    #[arg(long, conflicts_with = "wire")]
+    pub hosts: bool,
+    /// What the processes reach each other by [default: as set].
+    #[arg(long, value_enum)]
+    pub wire: Option<ReproWire>,
+    /// File for the result; - writes none [default: ~/.config/ferriband/putget-crossover.tsv].
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Print all figures and the result as JSON.
+    #[command(flatten)]
+    pub json: JsonFlag,
 }
 
 /// Arguments of `tune sdp`.

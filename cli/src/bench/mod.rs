@@ -1,12 +1,14 @@
 //! `ferriband bench`: the adapter against this machine's floors, as ratios with targets.
 //!
 //! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`;
-//! MPI beside other MPIs: `mpi`; sockets by SDP beside TCP: `sdp`. Each round measures every
+//! MPI beside other MPIs: `mpi`; sockets by SDP beside TCP: `sdp`; put and get: `putget`. Each
+//! round measures every
 //! program and what it is compared with, so that both sides of a ratio saw the same machine; the
 //! figures are medians over the rounds, a ratio the median of the rounds' own ratios.
 
 mod mpi;
 mod probes;
+mod putget;
 mod roce;
 pub mod sdp;
 
@@ -41,6 +43,8 @@ enum Unit {
     BytesPerSecond,
     Bytes,
     Calls,
+    Times,
+    PerSecond,
 }
 
 /// What a figure is compared with.
@@ -195,6 +199,9 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     if args.sdp {
         return sdp::command(args);
+    }
+    if args.putget {
+        return putget::command(args);
     }
     match args.wire {
         Wire::Direct => measure(args, &TARGETS, &(), floor::steps(1), |(), progress| {
@@ -351,6 +358,8 @@ impl Unit {
             Unit::BytesPerSecond => "bytes/s",
             Unit::Bytes => "bytes",
             Unit::Calls => "calls",
+            Unit::Times => "times",
+            Unit::PerSecond => "/s",
         }
     }
 }
@@ -360,6 +369,7 @@ fn show(unit: &str, value: Option<f64>) -> String {
         (None, _) => String::new(),
         (Some(value), "ns") => show_figure(Figure::Nanoseconds(value)),
         (Some(value), "bytes/s") => show_figure(Figure::BytesPerSecond(value)),
+        (Some(value), "times") => format!("{value:.3} times"),
         (Some(value), unit) => format!("{value:.0} {unit}"),
     }
 }

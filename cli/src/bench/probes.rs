@@ -248,18 +248,24 @@ fn calls_of_program(log: &str) -> Option<f64> {
 
 /// This program with other arguments, and the JSON that it prints.
 fn own<T: DeserializeOwned>(arguments: &[&str]) -> Result<T, Failure> {
+    let text = own_program(&strings(arguments))?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::new(format!(
+            "ferriband {} printed something else than expected: {error}",
+            arguments.join(" ")
+        ))
+    })
+}
+
+/// This program with other arguments, and what it prints.
+pub(super) fn own_program(arguments: &[String]) -> Result<String, Failure> {
     let exe = env::current_exe()
         .map_err(|error| Failure::io("find", "this program's own file", &error))?;
     let mut words = vec![exe.display().to_string()];
-    words.extend(strings(arguments));
+    words.extend(arguments.iter().cloned());
     let output = run_single(&words, LIMIT)?;
     fine(&output)?;
-    serde_json::from_str(&output.text).map_err(|error| {
-        Failure::new(format!(
-            "{} printed something else than expected: {error}",
-            output.command
-        ))
-    })
+    Ok(output.text)
 }
 
 /// `ferriband perf --dm`: WRITE of 8 bytes into memory of ibv_alloc_dm.

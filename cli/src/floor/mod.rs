@@ -18,6 +18,7 @@ use crate::progress::Progress;
 use crate::text::{Table, bandwidth, duration};
 use cma::Direction;
 pub use pair::{Affinity, allow_cma, pin};
+pub use sched::wake_ping_pong_ns;
 use serde::Serialize;
 use std::process::ExitCode;
 

@@ -18,7 +18,6 @@ mod report;
 pub mod scratch;
 mod share;
 pub mod signals;
-pub mod trace;
 pub mod tune;
 pub mod words;
 
@@ -90,6 +89,7 @@ pub fn command(args: &MpirunArgs) -> Result<ExitCode, Failure> {
         ranks: Vec::new(),
         ending: None,
         status: 0,
+        is_settled: false,
         lost: 0,
         cause: None,
         watch: Watch::new(args.allow_foreign),
@@ -210,6 +210,8 @@ struct Job<'a> {
     ending: Option<Instant>,
     /// The first status that was not zero.
     status: u8,
+    /// A rank has ended the job with status 0: how ranks end then says nothing.
+    is_settled: bool,
     /// Ranks that have died while the others went on.
     lost: u32,
     /// Why the job was ended, for the person at the terminal.
@@ -369,6 +371,8 @@ impl Job<'_> {
         let rank = index as u32;
         let life = self.share.life(rank);
         let fatal = match (life, self.pmi.stage(rank)) {
+            // nobody waits for the only rank
+            (Life::Unborn, Stage::Begun) if self.ranks.len() == 1 && end.status() == 0 => None,
             (Life::Unborn, Stage::Begun) => end.is_fatal_to_pmi(self.pmi.is_closed(rank)),
             (Life::Unborn, Stage::Finalized) => end.is_fatal(Life::Finalized),
             _ => end.is_fatal(life),
@@ -401,6 +405,11 @@ impl Job<'_> {
     fn heed_pmi(&mut self) {
         while let Some(event) = self.pmi.next_event() {
             match event {
+                // how OpenSHMEM's shmem_global_exit ends a job well
+                Event::Aborted { code: 0, .. } if self.ending.is_none() => {
+                    self.end(0);
+                    self.is_settled = true;
+                }
                 Event::Aborted { rank, code, text } if self.ending.is_none() => {
                     let why = if text.is_empty() {
                         text
@@ -450,7 +459,7 @@ impl Job<'_> {
     }
 
     fn note(&mut self, status: u8) {
-        if self.status == 0 {
+        if self.status == 0 && !self.is_settled {
             self.status = status;
         }
     }

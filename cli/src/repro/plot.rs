@@ -65,6 +65,13 @@ fn letters(series: &[&str]) -> Vec<char> {
 
 /// The plot, as lines.
 pub fn draw(data: &Data, axes: &Axes) -> String {
+    let drawn = data
+        .points
+        .iter()
+        .filter(|point| (axes.draws)(&point.series));
+    let data = Data {
+        points: drawn.cloned().collect(),
+    };
     let points = &data.points;
     let x = Scale::around(
         points.iter().map(|point| point.x as f64),
@@ -111,7 +118,8 @@ pub fn draw(data: &Data, axes: &Axes) -> String {
     lines.join("\n")
 }
 
-fn number(value: f64) -> String {
+/// A value with about three digits.
+pub fn number(value: f64) -> String {
     match value {
         value if value.abs() >= 1000.0 => format!("{value:.0}"),
         value if value.abs() >= 10.0 => format!("{value:.1}"),
@@ -128,6 +136,7 @@ mod tests {
         x: "bytes",
         y: "MB/s",
         is_logarithmic: true,
+        draws: |series| series != "hidden",
     };
 
     #[test]
@@ -137,6 +146,7 @@ mod tests {
             ("credit", 1, 1.0),
             ("credit", 1024, 10.0),
             ("ring", 1024, 100.0),
+            ("hidden", 1 << 30, 1e9),
         ] {
             samples.add(series, x, value);
         }

@@ -5,7 +5,7 @@
 //! is run.
 
 use super::data::{Data, Missing};
-use super::flow;
+use super::{drivers, flow};
 use crate::args::ReproWire;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -22,7 +22,7 @@ pub struct Paper {
 }
 
 /// All papers.
-pub const PAPERS: &[Paper] = &[flow::PAPER];
+pub const PAPERS: &[Paper] = &[drivers::PAPER, flow::PAPER];
 
 /// A figure.
 pub struct Figure {
@@ -38,6 +38,19 @@ pub struct Figure {
     pub steps: fn(&Options) -> u64,
     /// What the paper says of the figure.
     pub claims: &'static [Claim],
+    /// The paper's own figures, as far as it prints them.
+    pub printed: &'static [Printed],
+}
+
+/// A figure that the paper prints.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Printed {
+    /// The series that it stands beside.
+    pub series: &'static str,
+    /// Where on the x axis.
+    pub x: u64,
+    /// None where the paper has "error".
+    pub value: Option<f64>,
 }
 
 /// The axes of a plot.
@@ -48,6 +61,8 @@ pub struct Axes {
     pub y: &'static str,
     /// Both are logarithmic.
     pub is_logarithmic: bool,
+    /// Which series are drawn; others have another unit, or no place on the x axis.
+    pub draws: fn(&str) -> bool,
 }
 
 /// How an experiment is run.
@@ -71,8 +86,20 @@ pub struct Claim {
     pub place: &'static str,
     /// Judges the data.
     pub judge: fn(&Data) -> Result<Judgement, Missing>,
-    /// Why the claim is known not to hold on an adapter in software; None if it should.
-    pub known: Option<&'static str>,
+    /// What is expected of it on an adapter in software.
+    pub expect: Expect,
+}
+
+/// What is expected of a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expect {
+    /// It should hold.
+    Holds,
+    /// It is known not to hold, with the reason.
+    Not(&'static str),
+    /// Only the paper's hardware could show it, with the reason: it is not judged, but what is
+    /// found is told.
+    OnlyThere(&'static str),
 }
 
 /// What the data say of a claim.
@@ -94,6 +121,8 @@ pub enum Verdict {
     KnownNot,
     /// It does not hold.
     Fails,
+    /// Only the paper's hardware could show it.
+    OnlyThere,
 }
 
 /// A claim with its verdict.
@@ -107,7 +136,7 @@ pub struct Judged {
     pub verdict: Verdict,
     /// The figures that it rests on, in words.
     pub found: String,
-    /// Why it does not hold, where that is known.
+    /// Why it does not hold, or is not judged, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
 }
@@ -119,17 +148,24 @@ impl Claim {
             Ok(Judgement { holds, found }) => (holds, found, true),
             Err(Missing(what)) => (false, what, false),
         };
-        let verdict = match self.known {
+        let verdict = match self.expect {
+            _ if !is_measured => Verdict::Fails,
+            Expect::OnlyThere(_) => Verdict::OnlyThere,
             _ if holds => Verdict::Holds,
-            Some(_) if is_measured => Verdict::KnownNot,
-            _ => Verdict::Fails,
+            Expect::Not(_) => Verdict::KnownNot,
+            Expect::Holds => Verdict::Fails,
+        };
+        let told = matches!(verdict, Verdict::KnownNot | Verdict::OnlyThere);
+        let reason = match self.expect {
+            Expect::Not(reason) | Expect::OnlyThere(reason) => Some(reason).filter(|_| told),
+            Expect::Holds => None,
         };
         Judged {
             claim: self.text,
             place: self.place,
             verdict,
             found,
-            reason: self.known.filter(|_| verdict == Verdict::KnownNot),
+            reason,
         }
     }
 }
@@ -139,7 +175,7 @@ mod tests {
     use super::*;
     use crate::repro::data::Samples;
 
-    fn claim(known: Option<&'static str>) -> Claim {
+    fn claim(expect: Expect) -> Claim {
         Claim {
             text: "more than two",
             place: "section 1",
@@ -148,7 +184,7 @@ mod tests {
                 let (holds, found) = (value > 2.0, value.to_string());
                 Ok(Judgement { holds, found })
             },
-            known,
+            expect,
         }
     }
 
@@ -160,18 +196,31 @@ mod tests {
 
     #[test]
     fn a_claim_holds_fails_or_is_known_not_to_hold() {
-        let verdict = |known, value| claim(known).verdict(&data(value)).verdict;
-        assert_eq!(verdict(None, 3.0), Verdict::Holds);
-        assert_eq!(verdict(Some("why"), 3.0), Verdict::Holds);
-        assert_eq!(verdict(None, 2.0), Verdict::Fails);
-        assert_eq!(verdict(Some("why"), 2.0), Verdict::KnownNot);
-        let judged = claim(Some("why")).verdict(&data(2.0));
-        assert_eq!(judged.reason, Some("why"));
+        let verdict = |expect, value| claim(expect).verdict(&data(value)).verdict;
+        let not = Expect::Not("why");
+        assert_eq!(verdict(Expect::Holds, 3.0), Verdict::Holds);
+        assert_eq!(verdict(not, 3.0), Verdict::Holds);
+        assert_eq!(verdict(Expect::Holds, 2.0), Verdict::Fails);
+        assert_eq!(verdict(not, 2.0), Verdict::KnownNot);
+        assert_eq!(claim(not).verdict(&data(2.0)).reason, Some("why"));
+        assert_eq!(claim(not).verdict(&data(3.0)).reason, None);
+    }
+
+    #[test]
+    fn what_only_the_papers_hardware_showed_is_told_and_not_judged() {
+        for value in [2.0, 3.0] {
+            let judged = claim(Expect::OnlyThere("cards")).verdict(&data(value));
+            assert_eq!(judged.verdict, Verdict::OnlyThere);
+            assert_eq!(
+                (judged.reason, judged.found),
+                (Some("cards"), value.to_string())
+            );
+        }
     }
 
     #[test]
     fn a_point_that_is_missing_is_no_known_reason() {
-        let judged = claim(Some("why")).verdict(&Data::default());
+        let judged = claim(Expect::Not("why")).verdict(&Data::default());
         assert_eq!(judged.verdict, Verdict::Fails);
         assert_eq!(judged.found, "no figure of a at 1");
     }

@@ -5,6 +5,7 @@
 //! both saw the machine alike; what counts is the median of the rounds.
 
 mod peer;
+pub mod putget;
 
 use crate::args::{TuneCommand, TuneSdpArgs};
 use crate::failure::Failure;
@@ -12,8 +13,10 @@ use crate::floor::median;
 use crate::progress::Progress;
 use crate::repro::open_adapter;
 use crate::text::{self, Table, duration, print_json, print_line};
-use ferriband_sdp_verbs::{AdapterKind, FlowKind, Lengths};
+use ferriband_ibv::AdapterKind;
+use ferriband_sdp_verbs::{FlowKind, Lengths};
 use serde::Serialize;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, io};
@@ -31,6 +34,7 @@ const MOST: u32 = 500;
 pub fn command(command: &TuneCommand) -> Result<ExitCode, Failure> {
     match command {
         TuneCommand::Sdp(args) => sdp(args),
+        TuneCommand::Putget(args) => putget::command(args),
     }
 }
 
@@ -73,11 +77,7 @@ fn sdp(args: &TuneSdpArgs) -> Result<ExitCode, Failure> {
     let adapter = open_adapter()?
         .kind()
         .map_err(|error| Failure::new(format!("the adapter does not say what it is: {error}")))?;
-    let file = match args.write.as_deref() {
-        Some(none) if none == Path::new("-") => None,
-        Some(file) => Some(file.to_owned()),
-        None => Some(own_file()?),
-    };
+    let file = file_of(args.write.as_deref(), Lengths::path)?;
     let figures = measure(args)?;
     let least = FlowKind::ALL.map(|flow| least(&figures, flow));
     if let Some(file) = &file {
@@ -106,32 +106,54 @@ fn sdp(args: &TuneSdpArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn own_file() -> Result<PathBuf, Failure> {
+/// Where a result is kept: in the user's own file, or as said; None: nowhere.
+fn file_of(
+    write: Option<&Path>,
+    own: fn(Option<&str>, Option<&str>) -> Option<PathBuf>,
+) -> Result<Option<PathBuf>, Failure> {
+    match write {
+        Some(none) if none == Path::new("-") => return Ok(None),
+        Some(file) => return Ok(Some(file.to_owned())),
+        None => {}
+    }
     let text = |name: &str| env::var_os(name).and_then(|value| value.into_string().ok());
-    let path = Lengths::path(text("XDG_CONFIG_HOME").as_deref(), text("HOME").as_deref());
-    path.ok_or_else(|| {
+    let path = own(text("XDG_CONFIG_HOME").as_deref(), text("HOME").as_deref());
+    let missing = || {
         Failure::new("there is no home directory to keep the result in").remedy("give --write FILE")
-    })
+    };
+    path.map(Some).ok_or_else(missing)
 }
 
 /// Writes the adapter's rows anew, and leaves those of others.
 fn keep(file: &Path, adapter: AdapterKind, least: &[Least]) -> Result<(), Failure> {
+    let change = |mut lengths: Lengths| {
+        for (flow, least) in FlowKind::ALL.into_iter().zip(least) {
+            lengths.set(adapter, flow, least.bytes.map(u64::from));
+        }
+        format!(
+            "# From which length on zero copy is the faster way of a blocking write by SDP: three fields between tabs (adapter as vendor:part, flow control, bytes or never).\n\
+             # Written by `ferriband tune sdp`.\n{lengths}"
+        )
+    };
+    rewrite(file, |text| Lengths::parse(text).map(change))
+}
+
+/// Writes a file of results anew, from what stood there: nothing, if it was not there. One that
+/// means nothing is left as it is.
+fn rewrite<E: Display>(
+    file: &Path,
+    change: impl FnOnce(&str) -> Result<String, E>,
+) -> Result<(), Failure> {
     let shown = file.display().to_string();
     let failed = |verb, error: &io::Error| Failure::io(verb, &shown, error);
-    let mut lengths = match fs::read_to_string(file) {
-        Ok(text) => Lengths::parse(&text).map_err(|wrong| {
-            Failure::new(format!("{shown}: {wrong}")).remedy("mend it, or remove it")
-        })?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Lengths::default(),
+    let before = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(failed("read", &error)),
     };
-    for (flow, least) in FlowKind::ALL.into_iter().zip(least) {
-        lengths.set(adapter, flow, least.bytes.map(u64::from));
-    }
-    let text = format!(
-        "# From which length on zero copy is the faster way of a blocking write by SDP: three fields between tabs (adapter as vendor:part, flow control, bytes or never).\n\
-         # Written by `ferriband tune sdp`.\n{lengths}"
-    );
+    let text = change(&before).map_err(|wrong| {
+        Failure::new(format!("{shown}: {wrong}")).remedy("mend it, or remove it")
+    })?;
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory).map_err(|error| failed("make the directory of", &error))?;
     }

@@ -413,7 +413,7 @@ fn a_trace_shows_each_call_and_each_message_from_its_sender_to_its_receiver() {
     );
     assert_eq!(names["MPI_Allreduce"], 3);
     assert_eq!(arrows["message"], 12, "those to oneself do not travel");
-    assert_eq!(report["ranks"], 3);
+    assert_eq!(report["processes"], 3);
     assert_eq!(report["messages_with_one_end"], 0);
     assert_eq!(report["calls_without_end"], 0);
     let lines = report["functions"].as_array().expect("lines");
@@ -547,7 +547,7 @@ fn a_program_without_our_mpi_has_no_trace() {
     ]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        complained(&output).contains("no rank has written a trace"),
+        complained(&output).contains("no process has written a trace"),
         "{}",
         complained(&output)
     );
@@ -559,7 +559,7 @@ fn a_program_without_our_mpi_has_no_trace() {
         json.path(),
     ]);
     assert!(
-        said(&elsewhere).contains("0 ranks, 0 calls"),
+        said(&elsewhere).contains("0 processes, 0 calls"),
         "{}",
         complained(&elsewhere)
     );

@@ -130,6 +130,24 @@ fn a_job_ends_when_a_rank_of_it_fails() {
     }
 }
 
+/// OpenSHMEM's shmem_global_exit(0), after which the ranks are gone, however they ended.
+#[test]
+fn an_abort_with_status_0_ends_a_job_well() {
+    let output = Client::new("over").job(&["-n", "4"], &["over", "2"]);
+    assert_eq!(complained(&output), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_only_rank_may_end_without_finalize() {
+    let client = Client::new("only");
+    for (how, status) in [("drop", 0), ("exit", 5)] {
+        let output = client.job(&["-n", "1"], &[how, "0"]);
+        assert_eq!(output.status.code(), Some(status), "{how}");
+        assert_eq!(complained(&output).is_empty(), status == 0, "{how}");
+    }
+}
+
 #[test]
 fn a_job_ends_when_a_rank_cannot_be_started() {
     let client = Client::new("unstarted");

@@ -1,5 +1,6 @@
 /* A rank that knows its launcher by PMI-1 alone: it speaks the protocol by itself, with no library.
  * The first argument says what it does; see main. Rank and size are those of the environment. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,6 +195,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (!strcmp(what, "noise") && rank == whom) {
+		/* The launcher may close the socket before all is written. */
+		signal(SIGPIPE, SIG_IGN);
 		for (int i = 0; i < 20000; i++)
 			if (write(fd, "noise", 5) != 5)
 				break;
@@ -213,6 +216,9 @@ int main(int argc, char **argv)
 		tell("cmd=abort exitcode=7 msg=no mesh\n");
 		/* The launcher ends this process. */
 		pause();
+	} else if (!strcmp(what, "over")) {
+		tell("cmd=abort exitcode=0\n");
+		abort();
 	} else if (!strcmp(what, "kill")) {
 		abort();
 	} else if (!strcmp(what, "exit")) {

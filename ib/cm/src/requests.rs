@@ -37,20 +37,26 @@ impl Machine {
         }
         let ip = ip_destination(req.service_id, req.private_data.as_bytes());
         let to = Some(req.primary.remote_gid);
-        let Some(listener) = self.find_listener(req.service_id, to, ip) else {
+        let listener = self.find_listener(arrival, req.service_id, to, ip);
+        let Some(listener) = listener else {
             return self.refuse(arrival, req, RejectReason::InvalidServiceId);
         };
         self.admit(arrival, req, listener, qp_type)
     }
 
-    /// The listener for a service: of those that fit, the one that is bound most closely. Without a GID, which a message between
-    /// processes of one host does not have, any fits.
+    /// The listener for a service: of those that fit, the one that is bound most closely. Without a
+    /// GID, which a message between processes of one host does not have, any fits; at a port that
+    /// the consumer does not have none does.
     fn find_listener(
         &self,
+        arrival: &Arrival<'_>,
         service_id: ServiceId,
         to: Option<Gid>,
         ip: Option<std::net::IpAddr>,
     ) -> Option<UserId> {
+        if !arrival.ports.serves(&arrival.from) {
+            return None;
+        }
         self.listeners
             .values()
             .map(|listener| &listener.params)
@@ -288,7 +294,8 @@ impl Machine {
             self.remove(comm);
         }
         let ip = ip_destination(request.service_id, request.private_data.as_bytes());
-        let Some(listener) = self.find_listener(request.service_id, arrival.to, ip) else {
+        let listener = self.find_listener(arrival, request.service_id, arrival.to, ip);
+        let Some(listener) = listener else {
             let mad = messages::sidr_no(transaction, request, SidrStatus::NotSupported);
             self.send(arrival.from, &mad);
             return Err(Discard::Unexpected(State::Idle, Kind::SidrReq));

@@ -82,6 +82,13 @@ pub trait Ports {
         lid: Lid,
         pkey: PKey,
     ) -> Result<LocalEnd, RejectReason>;
+
+    /// True if who listens here listens to what comes along `from`. False where the driver answers
+    /// for a port that the consumer does not have: there nobody listens.
+    fn serves(&self, from: &Route) -> bool {
+        let _ = from;
+        true
+    }
 }
 
 /// What comes from outside.

@@ -39,6 +39,7 @@ use groups::Group;
 pub use id::{CmAddress, ConnWish, IdInfo, IdOption};
 use id::{Id, Stage};
 use outbox::Outbox;
+pub(crate) use outbox::Refused;
 use route::Place;
 pub(crate) use route::place_of_gid;
 use unheard::Unheard;

@@ -17,6 +17,9 @@ use ferriband_wire::{Gid, Guid, Lid, Mtu};
 use crate::error::Error;
 use crate::qp::packets::pace::SharedPace;
 use crate::{limits, lock};
+pub(crate) use unlisted::{answering, by_index, is_listed};
+
+mod unlisted;
 
 /// Which devices there are and in which order: names, separated by commas. Unset: `ferri0`, then the usable interfaces' by index.
 pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";

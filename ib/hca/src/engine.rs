@@ -44,7 +44,6 @@ pub use progress::Waiting;
 pub(crate) use progress::after;
 pub(crate) use progress::thread::spawn_silently;
 
-pub(crate) const MSG_DOORBELL: u8 = 1;
 pub(crate) const MSG_HELLO: u8 = 2;
 pub(crate) const MSG_WELCOME: u8 = 3;
 pub(crate) const MSG_MAP_REQUEST: u8 = 4;

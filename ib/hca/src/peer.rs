@@ -108,8 +108,8 @@ pub struct Peer {
     pub(crate) control: Mutex<Option<Arc<Control>>>,
     /// The pair segment of an offer that waits for its welcome.
     pub(crate) offered: Mutex<Option<Arc<Segment>>>,
-    /// For the process itself: what wakes whoever looks for its records.
-    pub(crate) bell: Arc<EventFd>,
+    /// Wakes whoever looks for records in the peer: there from the greeting on.
+    bell: OnceLock<Arc<EventFd>>,
     maps: Box<[MapSlot]>,
     kept_maps: Mutex<Vec<(u32, PeerMapping)>>,
     pub(crate) wanted_maps: Mutex<Vec<u32>>,
@@ -120,13 +120,7 @@ pub struct Peer {
 pub struct PeerLink(pub(crate) Arc<Peer>);
 
 impl Peer {
-    pub(crate) fn new(
-        own_slot: u32,
-        slot: u32,
-        generation: u32,
-        pid: u32,
-        bell: Arc<EventFd>,
-    ) -> Self {
+    pub(crate) fn new(own_slot: u32, slot: u32, generation: u32, pid: u32) -> Self {
         Peer {
             slot,
             own_slot,
@@ -137,7 +131,7 @@ impl Peer {
             dead: AtomicBool::new(false),
             control: Mutex::new(None),
             offered: Mutex::new(None),
-            bell,
+            bell: OnceLock::new(),
             maps: (0..MAX_MAPS).map(|_| MapSlot::default()).collect(),
             kept_maps: Mutex::new(Vec::new()),
             wanted_maps: Mutex::new(Vec::new()),
@@ -155,8 +149,10 @@ impl Peer {
         &self,
         table: Arc<Segment>,
         pair: Arc<Segment>,
+        bell: Arc<EventFd>,
         remote: Option<RemoteProcess>,
     ) -> bool {
+        let _ = self.bell.set(bell);
         let tx_shared = TxShared::new();
         let out = ring_offset(self.own_slot, self.slot);
         let inward = ring_offset(self.slot, self.own_slot);
@@ -304,10 +300,8 @@ impl Peer {
 
     #[cold]
     fn wake(&self) {
-        if self.is_self() {
-            self.bell.signal(1);
-        } else if let Some(control) = lock(&self.control).as_ref() {
-            let _ = control.send(&[crate::engine::MSG_DOORBELL], &[]);
+        if let Some(bell) = self.bell.get() {
+            bell.signal(1);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::segment::Span;
 use ferriband_transport::types::Instant;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFlags, Timespec};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::thread::futex;
 use std::mem::MaybeUninit;
@@ -41,6 +42,23 @@ impl EventFd {
     /// Takes over an eventfd that came from elsewhere (a peer); it must be nonblocking.
     pub fn from_fd(fd: OwnedFd) -> EventFd {
         EventFd(fd)
+    }
+
+    /// Takes over one that a peer says is an eventfd. None for what could end or block who writes
+    /// to it: a pipe, a socket, a device.
+    pub fn of_peer(fd: OwnedFd) -> Option<EventFd> {
+        let stat = rustix::fs::fstat(&fd).ok()?;
+        let refused = [
+            FileType::Fifo,
+            FileType::Socket,
+            FileType::CharacterDevice,
+            FileType::BlockDevice,
+        ];
+        if refused.contains(&FileType::from_raw_mode(stat.st_mode)) {
+            return None;
+        }
+        rustix::io::ioctl_fionbio(&fd, true).ok()?;
+        Some(EventFd(fd))
     }
 
     /// Adds `count` (below 2^64 - 1) and wakes. A counter that is full stays full: whoever polls it is awake.

@@ -3,7 +3,7 @@
 //!
 //! Owns: sealed shared memory ([`Segment`], [`Reader`]), wake-ups ([`wake`]: eventfds, futexes),
 //! copies in memory ([`copy`]) and between address spaces ([`cma`]), threads that take no signals
-//! ([`signals`]). Must not know: which protocol
+//! ([`signals`]), what a forked child finds of state ([`fork`]). Must not know: which protocol
 //! uses it, what lies where in a segment, who the processes are and how they came by one another's
 //! descriptors and process ids.
 //!
@@ -14,6 +14,7 @@
 
 pub mod cma;
 pub mod copy;
+pub mod fork;
 pub mod segment;
 pub mod signals;
 pub mod wake;

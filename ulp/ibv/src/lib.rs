@@ -32,6 +32,7 @@
 mod cm;
 mod error;
 mod inline;
+mod kind;
 mod load;
 mod objects;
 mod types;
@@ -43,6 +44,7 @@ pub use cm::{
     ConnectParams, PeerParams, PortSpace, REJECT_ROOM, RejectReason,
 };
 pub use error::{ErrorKind, PostError, VerbsError};
+pub use kind::AdapterKind;
 pub use load::{Choice, LoadError, Verbs};
 pub use objects::ah::Ah;
 pub use objects::context::{Context, DeviceLimits, PortInfo};

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 /// A longer settings file is not read.
 pub const LONGEST_FILE: u64 = 65536;
@@ -159,6 +160,15 @@ impl Table {
             None => format!("{named} is no setting; `{}` lists them", self.shown_by),
         }
     }
+}
+
+/// A file of the user's, named below the directory of configurations: XDG_CONFIG_HOME, if it is
+/// absolute, or `~/.config`. None where there is no such directory.
+pub fn user_file(name: &str, config_home: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
+    let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(PathBuf::from);
+    let directory = given(config_home).filter(|path| path.is_absolute());
+    let directory = directory.or_else(|| Some(given(home)?.join(".config")))?;
+    Some(directory.join(name))
 }
 
 /// One setting.

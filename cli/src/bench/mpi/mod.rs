@@ -9,6 +9,8 @@ mod fastpath;
 mod hosts;
 mod peers;
 
+pub use peers::{compile_own, figures};
+
 use crate::args::{BenchArgs, Wire};
 use crate::demo::SKIPPED;
 use crate::failure::Failure;

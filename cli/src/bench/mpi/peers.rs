@@ -181,7 +181,7 @@ pub fn find(
         .and_then(|()| fs::write(&source, SOURCE))
         .map_err(|error| Failure::io("write", &source.display().to_string(), &error))?;
     let wrapper = launch::lib_dir()?.join("bin/mpicc");
-    let own = compile(&wrapper, &source, OURS).map_err(|why| {
+    let own = compile(&wrapper, &source, OURS, &[]).map_err(|why| {
         Failure::new(why).remedy("cargo xtask libs --release builds Ferriband's MPI")
     })?;
     let exe = env::current_exe()
@@ -274,7 +274,9 @@ impl Peer {
         let path = place(self.launcher).ok_or_else(absent)?;
         let mut launcher = Vec::new();
         let program = match self.compiler {
-            Some(compiler) => compile(&place(compiler).ok_or_else(absent)?, source, self.name)?,
+            Some(compiler) => {
+                compile(&place(compiler).ok_or_else(absent)?, source, self.name, &[])?
+            }
             None => {
                 // The search path goes before what our wrapper has written into the program.
                 let home = home.ok_or_else(absent)?;
@@ -309,15 +311,7 @@ impl Peer {
 
 /// Ours, with a program of its own, which is compiled; where nothing else is to be compared.
 pub fn own(source: &str, name: &'static str) -> Result<Implementation, Failure> {
-    let cache = cache()?;
-    let path = cache.join(format!("{name}.c"));
-    fs::create_dir_all(&cache)
-        .and_then(|()| fs::write(&path, source))
-        .map_err(|error| Failure::io("write", &path.display().to_string(), &error))?;
-    let wrapper = launch::lib_dir()?.join("bin/mpicc");
-    let program = compile(&wrapper, &path, name).map_err(|why| {
-        Failure::new(why).remedy("cargo xtask libs --release builds Ferriband's MPI")
-    })?;
+    let program = compile_own(source, name, &[])?;
     let exe = env::current_exe()
         .map_err(|error| Failure::io("find", "this program's own file", &error))?;
     Ok(Implementation {
@@ -325,6 +319,19 @@ pub fn own(source: &str, name: &'static str) -> Result<Implementation, Failure> 
         version: env!("CARGO_PKG_VERSION").to_owned(),
         launcher: vec![exe.display().to_string(), "mpirun".to_owned()],
         program,
+    })
+}
+
+/// Compiles a program with our wrapper, for these libraries of ours; where it is.
+pub fn compile_own(source: &str, name: &str, libraries: &[&str]) -> Result<PathBuf, Failure> {
+    let cache = cache()?;
+    let path = cache.join(format!("{name}.c"));
+    fs::create_dir_all(&cache)
+        .and_then(|()| fs::write(&path, source))
+        .map_err(|error| Failure::io("write", &path.display().to_string(), &error))?;
+    let wrapper = launch::lib_dir()?.join("bin/mpicc");
+    compile(&wrapper, &path, name, libraries).map_err(|why| {
+        Failure::new(why).remedy("cargo xtask libs --release builds Ferriband's libraries")
     })
 }
 
@@ -394,15 +401,21 @@ pub fn figures(text: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Compiles the program with a wrapper; where it is.
-fn compile(wrapper: &Path, source: &Path, name: &str) -> Result<PathBuf, String> {
+/// Compiles the program with a wrapper, for these libraries; where it is.
+fn compile(
+    wrapper: &Path,
+    source: &Path,
+    name: &str,
+    libraries: &[&str],
+) -> Result<PathBuf, String> {
     let program = source.with_file_name(format!("compare-{}", name.replace(' ', "-")));
     let fresh = program.with_extension(process::id().to_string());
     call(
         Command::new(wrapper)
             .args(["-O2", "-o"])
             .arg(&fresh)
-            .arg(source),
+            .arg(source)
+            .args(libraries),
     )?;
     fs::rename(&fresh, &program).map_err(|error| format!("{}: {error}", program.display()))?;
     Ok(program)

@@ -3,7 +3,7 @@
 //! Owns: the judges. Must not know: how the data were measured.
 
 use crate::repro::data::{Data, Missing};
-use crate::repro::registry::{Claim, Judgement};
+use crate::repro::registry::{Claim, Expect, Judgement};
 
 type Judged = Result<Judgement, Missing>;
 
@@ -26,7 +26,7 @@ pub const LATENCY: &[Claim] = &[Claim {
     text: "the latencies of the three flow controls are within 10 % of each other at every length",
     place: "section 6.2.1",
     judge: latencies_are_alike,
-    known: None,
+    expect: Expect::Holds,
 }];
 
 /// Figure 6(b).
@@ -35,31 +35,31 @@ pub const BANDWIDTH: &[Claim] = &[
         text: "ring carries at least 5 times as much as credit at 256 and 512 B",
         place: "section 6.2.1",
         judge: |data| is_faster(data, "ring", SHORT),
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "nic carries at least 5 times as much as credit at 256 and 512 B",
         place: "section 6.2.1",
         judge: |data| is_faster(data, "nic", SHORT),
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "ring carries at least 5 times as much as credit at 1 KiB, and twice as much at 2 and 4 KiB",
         place: "section 6.2.1",
         judge: |data| is_faster(data, "ring", LONG),
-        known: Some(PROCESSOR_CARRIES),
+        expect: Expect::Not(PROCESSOR_CARRIES),
     },
     Claim {
         text: "nic carries at least 5 times as much as credit at 1 KiB, and twice as much at 2 and 4 KiB",
         place: "section 6.2.1",
         judge: |data| is_faster(data, "nic", LONG),
-        known: Some(PROCESSOR_CARRIES),
+        expect: Expect::Not(PROCESSOR_CARRIES),
     },
     Claim {
         text: "nic carries as much as ring, within 10 %, from 256 B to 4 KiB",
         place: "section 6.2.1",
         judge: nic_is_as_fast_as_ring,
-        known: Some(SENT_AGAIN),
+        expect: Expect::Not(SENT_AGAIN),
     },
 ];
 
@@ -69,25 +69,25 @@ pub const PROGRESS: &[Claim] = &[
         text: "without computation credit is the slowest",
         place: "section 6.2.2",
         judge: credit_is_slowest_at_once,
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "ring deteriorates with computation: a us of it costs at least 1.3 times what it costs credit",
         place: "section 6.2.2",
         judge: ring_deteriorates,
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "ring falls behind credit with much computation (in the paper beyond 1,000 us)",
         place: "section 6.2.2",
         judge: ring_falls_behind,
-        known: Some(CREDIT_STARTS_BEHIND),
+        expect: Expect::Not(CREDIT_STARTS_BEHIND),
     },
     Claim {
         text: "nic scales with computation as credit does",
         place: "section 6.2.2",
         judge: nic_scales_as_credit,
-        known: None,
+        expect: Expect::Holds,
     },
 ];
 
@@ -97,31 +97,31 @@ pub const BUFFER_USE: &[Claim] = &[
         text: "with 8 x 8 KiB ring is at its peak from 512 B on",
         place: "section 6.2.3",
         judge: |data| peaks_early(data, "ring 8x8K"),
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "with 8 x 8 KiB nic is at its peak from 512 B on",
         place: "section 6.2.3",
         judge: |data| peaks_early(data, "nic 8x8K"),
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "with 8 x 8 KiB credit fills its buffers (80 % and more, in the mean) with messages of 8 KiB only",
         place: "section 6.2.3",
         judge: credit_fills_whole_buffers_only,
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "with 8 x 32 KiB credit uses at most 25 %",
         place: "section 6.2.3",
         judge: credit_leaves_long_buffers_empty,
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "from 512 B to 2 KiB ring and nic use at least twice what credit uses, with both lengths of buffers",
         place: "section 6.2.3",
         judge: others_use_more,
-        known: None,
+        expect: Expect::Holds,
     },
 ];
 
@@ -131,19 +131,19 @@ pub const APPLICATIONS: &[Claim] = &[
         text: "the virtual microscope is about 1.1 times as fast with ring and nic as with credit (asked: 1.05)",
         place: "section 6.3",
         judge: |data| applications_gain(data, "microscope", 1.05),
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "isosurface rendering is about 1.2 times as fast with ring and nic as with credit (asked: 1.1)",
         place: "section 6.3",
         judge: |data| applications_gain(data, "isosurface", 1.1),
-        known: None,
+        expect: Expect::Holds,
     },
     Claim {
         text: "ring and nic are equally fast in both applications (asked: within 10 % in the mean over sizes)",
         place: "section 6.3",
         judge: applications_are_alike,
-        known: None,
+        expect: Expect::Holds,
     },
 ];
 

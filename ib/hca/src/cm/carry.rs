@@ -14,13 +14,16 @@ use ferriband_transport::types::AddressVector;
 use ferriband_wire::cm::{CmMad, Message, RejectReason};
 use ferriband_wire::{CommId, Gid, Lid, PKey, ServiceId};
 
+use super::outbox::Refused;
 use super::route::{self, Place};
 use super::unheard::{Packet, Time, Unheard, Waiting};
 use super::{Cm, Gone, HOP_LIMIT, State};
-use crate::device::{Device, gid_of};
+use crate::device::{self, Device, gid_of};
 use crate::engine::Engine;
 use crate::fabric::Way;
 use crate::lock;
+use crate::roce::Roce;
+use crate::roce::local::LocalPort;
 
 /// Bytes of a management datagram.
 pub(crate) const MAD: usize = 256;
@@ -47,6 +50,13 @@ impl Ports for HostPorts {
         route::place_of_gid(gid, lid)
             .map(|place| place.end())
             .ok_or(RejectReason::PrimaryRemoteGid)
+    }
+
+    fn serves(&self, from: &Route) -> bool {
+        match from {
+            Route::Gsi { device, .. } => device::is_listed((*device).into()),
+            Route::Host { .. } => true,
+        }
     }
 }
 
@@ -120,7 +130,8 @@ impl Cm {
                     Route::Host { slot } => {
                         let shown = engine.wants_mads_in_packets() && state.is_native(slot, &mad);
                         if !(shown && engine.send_mad_in_packet(slot, &mad)) {
-                            engine.hand_to(slot, &mad_head(), &mad);
+                            // what is lost is asked for again
+                            let _ = engine.hand_to(slot, &mad_head(), &mad);
                         }
                         if engine.registry.member_in(slot).is_none() {
                             // it ended since the route was chosen, and nobody is left whose end could be told
@@ -333,10 +344,25 @@ pub(crate) enum Owner {
     Other(u32),
     /// A request for a service that nobody listens on.
     Unheard,
+    /// An answer to a process that is gone.
+    Nobody,
 }
 
-/// The process whose a message is, by its identifiers or its service.
+/// The process whose a message is that came by the port of RoCEv2, by its identifiers or its
+/// service. Who has not joined that port neither gets such messages nor answers them.
 pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD]) -> Owner {
+    owner_among(engine, to, mad, |process| {
+        engine.registry.steering_of(process).is_some()
+    })
+}
+
+/// As [`owner_of_mad`], among the processes that `takes` names.
+fn owner_among(
+    engine: &Engine,
+    to: &Gid,
+    mad: &[u8; MAD],
+    takes: impl Fn(ProcessRef) -> bool,
+) -> Owner {
     let Ok(parsed) = CmMad::parse(mad) else {
         return Owner::Here;
     };
@@ -346,11 +372,17 @@ pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD]) -> Owner 
         _ => None,
     };
     let slot = match service {
-        Some(service) => match engine.registry.service_find(service.0, to) {
+        Some(service) => match engine.registry.service_find_of(service.0, to, takes) {
             Some(entry) => entry.process.slot,
             None => return Owner::Unheard,
         },
-        None => Machine::slot_of(recipient(&parsed.message)),
+        None => {
+            let slot = Machine::slot_of(recipient(&parsed.message));
+            match engine.registry.member_in(slot) {
+                Some(member) if takes(member.process) => slot,
+                _ => return Owner::Nobody,
+            }
+        }
     };
     if slot == engine.slot {
         Owner::Here
@@ -370,7 +402,7 @@ pub(crate) fn owner_of_far_mad(engine: &Engine, port: &Gid, mad: &[u8; MAD]) -> 
         let (header, _) = ferriband_cm::ip_request(service, &data)?;
         Some(gid_of(header.addresses.destination()))
     });
-    owner_of_mad(engine, meant.as_ref().unwrap_or(port), mad)
+    owner_among(engine, meant.as_ref().unwrap_or(port), mad, |_| true)
 }
 
 /// The identifier that its author gave a message; an answer to a service's resolution has none.
@@ -439,16 +471,18 @@ impl Engine {
         }
     }
 
-    /// True if of this host's processes it is for this one to say that nobody listens for a service.
+    /// True if of this host's processes it is for this one to say that nobody listens for a
+    /// service: of those that take packets of the InfiniBand port the first.
     pub(crate) fn speaks_for_host(&self) -> bool {
+        let local = self.opened_roce().and_then(Roce::local);
+        let takes = |process| {
+            let is_open = |local: &Arc<LocalPort>| local.socket().is_open_at(process);
+            // where that cannot be asked, two answers are better than none
+            local.is_some_and(|local| is_open(local).unwrap_or(false))
+        };
         let me = self.registry.me();
-        let first = self
-            .registry
-            .members()
-            .into_iter()
-            .map(|member| member.process.slot)
-            .min();
-        first.is_none_or(|first| first >= me.slot)
+        let mut before = self.registry.members().into_iter();
+        !before.any(|member| member.process.slot < me.slot && takes(member.process))
     }
 
     /// Sends a message to another process as a packet of the InfiniBand port. False if it is not taken there.
@@ -462,8 +496,16 @@ impl Engine {
         roce.is_ok_and(|roce| roce.send_mad_to(device, member.process, mad))
     }
 
-    /// Puts something into another process's post box, now or as soon as it has room. False if it is lost.
-    pub(crate) fn hand_to(&self, slot: u32, head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
+    /// Puts something into another process's post box, now or as soon as it has room.
+    ///
+    /// # Errors
+    /// It is lost.
+    pub(crate) fn hand_to(
+        &self,
+        slot: u32,
+        head: &[u8; HAND_OVER_HEAD],
+        body: &[u8],
+    ) -> Result<(), Refused> {
         let mut outbox = lock(&self.cm().outbox);
         let handed = outbox.hand(self, slot, head, body);
         let due = outbox.due();
@@ -512,10 +554,9 @@ fn native_device() -> Option<&'static Arc<Device>> {
 
 /// To queue pair 1 of another port.
 fn send(engine: &Engine, device: u16, av: &AddressVector, mad: &[u8; MAD]) {
-    let device = crate::device::all().get(usize::from(device));
-    if let Some(device) = device
-        && let Ok(roce) = engine.packets_of(device)
+    if let Some(device) = device::by_index(device.into())
+        && let Ok(roce) = engine.packets_of(&device)
     {
-        roce.send_mad(device, av, mad);
+        roce.send_mad(&device, av, mad);
     }
 }

@@ -32,27 +32,29 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Hands something over, now or soon. False if it is lost.
+    /// Hands something over, now or soon.
+    ///
+    /// # Errors
+    /// It is lost.
     pub fn hand(
         &mut self,
         engine: &Engine,
         slot: u32,
         head: &[u8; HAND_OVER_HEAD],
         body: &[u8],
-    ) -> bool {
+    ) -> Result<(), Refused> {
         if !self.waiting.contains_key(&slot) {
             match post(engine, slot, head, body) {
-                Ok(()) => return true,
-                Err(Refused::Gone) => return false,
                 Err(Refused::Full) => {}
+                done => return done,
             }
         }
         self.keep(slot, head, body)
     }
 
-    fn keep(&mut self, slot: u32, head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
+    fn keep(&mut self, slot: u32, head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> Result<(), Refused> {
         if self.bytes + body.len() > MOST_BYTES {
-            return false;
+            return Err(Refused::Full);
         }
         self.bytes += body.len();
         let parcels = self.waiting.entry(slot).or_default();
@@ -71,7 +73,7 @@ impl Outbox {
         }
         self.again_at
             .get_or_insert_with(|| Engine::now().0 + AGAIN_NS);
-        true
+        Ok(())
     }
 
     /// Tries again what waits, if it is time.
@@ -103,9 +105,15 @@ fn is_mads(head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
     head[0] == HEAD_MAD && body.len().is_multiple_of(MAD)
 }
 
-enum Refused {
+/// Why something was not handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    /// There is no room, there or here.
     Full,
+    /// Nobody has that slot, or who has it takes nothing.
     Gone,
+    /// This process cannot send.
+    Unsent,
 }
 
 fn post(
@@ -115,10 +123,11 @@ fn post(
     body: &[u8],
 ) -> Result<(), Refused> {
     let member = engine.registry.member_in(slot).ok_or(Refused::Gone)?;
-    let own = engine.post_box().map_err(|_| Refused::Gone)?;
+    let own = engine.post_box().map_err(|_| Refused::Unsent)?;
     own.send(member.process, head, body)
         .map_err(|error| match error {
             HostError::Busy { .. } => Refused::Full,
-            _ => Refused::Gone,
+            HostError::Gone { .. } => Refused::Gone,
+            _ => Refused::Unsent,
         })
 }

@@ -21,15 +21,15 @@ use ferriband_transport::direct::mark::{self, Revoked};
 use ferriband_wire::Qpn;
 
 use super::{
-    Engine, MSG_DOORBELL, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY,
-    MSG_WELCOME, MapSource,
+    Engine, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
+    MapSource,
 };
 use crate::error::Error;
 use crate::lock;
 use crate::peer::{Peer, PeerLink};
 
 /// Descriptors that a channel takes at its beginning: the connection, and those that come or go by it.
-const CHANNEL_DESCRIPTORS: usize = 3;
+const CHANNEL_DESCRIPTORS: usize = 4;
 /// Messages taken from one connection before others have their turn.
 const MESSAGES: usize = 64;
 const GREETING_BYTES: usize = 40;
@@ -91,8 +91,8 @@ pub(super) fn self_link(
     bell: &Arc<EventFd>,
 ) -> PeerLink {
     let pid = std::process::id();
-    let peer = Peer::new(slot, slot, generation, pid, bell.clone());
-    peer.establish(own.clone(), pair, None);
+    let peer = Peer::new(slot, slot, generation, pid);
+    peer.establish(own.clone(), pair, bell.clone(), None);
     PeerLink(Arc::new(peer))
 }
 
@@ -161,7 +161,6 @@ impl Engine {
             self.registry
                 .member(process)
                 .map_or(0, |member| member.identity.pid),
-            self.bell.clone(),
         )));
         let mut list = Vec::clone(&peers);
         // in order of their slots: pending bits are looked up
@@ -221,7 +220,10 @@ impl Engine {
             return Err(Unreachable::Later);
         };
         control
-            .send(&self.greeting().encode(MSG_HELLO), &[pair_fd, own_fd])
+            .send(
+                &self.greeting().encode(MSG_HELLO),
+                &[pair_fd, own_fd, self.bell.as_fd()],
+            )
             .map_err(|_| Unreachable::Later)?;
         *lock(&link.0.offered) = Some(Arc::new(pair));
         self.watch_control(link, control, epoll)
@@ -345,7 +347,7 @@ impl Engine {
             return;
         }
         let mut fds = fds.into_iter();
-        let (Some(pair), Some(table)) = (fds.next(), fds.next()) else {
+        let (Some(pair), Some(table), Some(bell)) = (fds.next(), fds.next(), fds.next()) else {
             return;
         };
         let Ok(pair) = Segment::from_fd(pair, PAIR_LEN, Access::ReadWrite) else {
@@ -356,14 +358,17 @@ impl Engine {
             let _ = epoll.remove(&*old);
         }
         // from the WELCOME on the peer may reach this process's memory: its marks have to be seen before
-        if !self.meet(&link, &greeting, table, Arc::new(pair)) {
+        if !self.meet(&link, &greeting, (table, bell), Arc::new(pair)) {
             return;
         }
         let welcomed = self
             .watch_control(&link, control, epoll)
             .is_some_and(|control| {
                 control
-                    .send(&self.greeting().encode(MSG_WELCOME), &[own_fd])
+                    .send(
+                        &self.greeting().encode(MSG_WELCOME),
+                        &[own_fd, self.bell.as_fd()],
+                    )
                     .is_ok()
             });
         if !welcomed {
@@ -380,10 +385,11 @@ impl Engine {
                 let Some(pair) = lock(&link.0.offered).take() else {
                     return;
                 };
-                let Some(table) = fds.into_iter().next() else {
+                let mut fds = fds.into_iter();
+                let (Some(table), Some(bell)) = (fds.next(), fds.next()) else {
                     return;
                 };
-                if self.meet(link, &greeting, table, pair) {
+                if self.meet(link, &greeting, (table, bell), pair) {
                     // now the peer may reach this process's memory
                     if let Some(control) = lock(&link.0.control).as_ref() {
                         let _ = control.send(&[MSG_READY], &[]);
@@ -395,8 +401,7 @@ impl Engine {
             Some(&MSG_MAP_REQUEST) => self.send_mapping(link, message),
             Some(&MSG_MAP_REPLY) => take_mapping(link, message, fds),
             Some(&MSG_MAP_GONE) => self.drop_mapping(link, message),
-            // a doorbell's whole message is that this thread is awake now
-            Some(&MSG_DOORBELL) | None | Some(_) => {}
+            None | Some(_) => {}
         }
     }
 
@@ -405,9 +410,12 @@ impl Engine {
         &self,
         link: &PeerLink,
         greeting: &Greeting,
-        table: OwnedFd,
+        (table, bell): (OwnedFd, OwnedFd),
         pair: Arc<Segment>,
     ) -> bool {
+        let Some(bell) = EventFd::of_peer(bell) else {
+            return false;
+        };
         let Ok(table) = Segment::from_fd(table, PROC_LEN, Access::ReadWrite) else {
             return false;
         };
@@ -419,7 +427,8 @@ impl Engine {
         let remote = RemoteProcess::open(greeting.pid, greeting.start_time, crate::direct::app())
             .ok()
             .and_then(|mut remote| remote.probe(greeting.probe, MAGIC).any().then_some(remote));
-        link.0.establish(Arc::new(table), pair, remote)
+        link.0
+            .establish(Arc::new(table), pair, Arc::new(bell), remote)
     }
 
     /// Both have the channel, and see each other's marks: queue pairs may use it.

@@ -145,10 +145,12 @@ impl Engine {
             return;
         }
         self.idle_polls.store(0, Ordering::Relaxed);
+        // the thread left the bell and the sockets to the program
+        let polled = self.polling.load(Ordering::Relaxed);
         self.end_polling();
         self.send_tails();
         let busy = (0..HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody()));
-        if busy || self.needs_thread() {
+        if busy || polled || self.needs_thread() {
             self.waker.signal(1);
         }
     }

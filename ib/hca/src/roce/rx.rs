@@ -26,7 +26,7 @@ use super::join::Probe;
 use super::local::{LocalPort, NativeMeta};
 use super::tx::ICRC_BYTES;
 use super::{BACKLOG_ROUNDS, GSI, Roce, SOME_ROUNDS};
-use crate::cm::{MAD, Owner, owner_of_mad};
+use crate::cm::{MAD, Owner, Refused, owner_of_mad};
 use crate::counters::PortCounts;
 use crate::cq::Catch;
 use crate::device::{self, address_of, gid_of};
@@ -748,8 +748,15 @@ fn general_services(
     // the datagram as it is: the answer goes back over the network
     let head = || write_meta(meta, datagram.len() as u16);
     match (owner_of_mad(engine, &to, mad), patience) {
-        (_, Patience::Handed) | (Owner::Here, _) | (Owner::Unheard, Patience::Over) => {}
-        (Owner::Other(slot), _) => return engine.hand_to(slot, &head(), datagram),
+        (_, Patience::Handed)
+        | (Owner::Here | Owner::Nobody, _)
+        | (Owner::Unheard, Patience::Over) => {}
+        (Owner::Other(slot), _) => match engine.hand_to(slot, &head(), datagram) {
+            Ok(()) => return true,
+            Err(Refused::Full | Refused::Unsent) => return false,
+            // it has died, and the registry lists it for a moment longer
+            Err(Refused::Gone) => {}
+        },
         (Owner::Unheard, Patience::Waiting) => return false,
         (Owner::Unheard, Patience::Fresh) => {
             // refused at once if too many wait already
@@ -758,7 +765,9 @@ fn general_services(
             }
         }
     }
-    let Some((device, index)) = device::at_address(meta.destination, meta.ifindex) else {
+    // what is nobody's may have come to a process that has no device there: it is answered for the
+    // host
+    let Some((device, index)) = device::answering(meta.destination, meta.ifindex) else {
         return false;
     };
     let from = Route::Gsi {

@@ -85,15 +85,21 @@ pub struct Child {
 impl Child {
     /// Starts this test binary again in a role of [`run_role`].
     pub fn spawn(role: &str) -> Child {
-        Self::start(role, false)
+        Self::start(role, false, &[])
+    }
+
+    /// Starts this test binary again in a role of [`run_role`], with settings of its own; a
+    /// variable without a value is not set.
+    pub fn spawn_with(role: &str, settings: &[(&str, Option<&str>)]) -> Child {
+        Self::start(role, false, settings)
     }
 
     /// The same without root's right to reach any process's memory: what is left is what the system allows everybody.
     pub fn spawn_ordinary(role: &str) -> Child {
-        Self::start(role, true)
+        Self::start(role, true, &[])
     }
 
-    fn start(role: &str, ordinary: bool) -> Child {
+    fn start(role: &str, ordinary: bool, settings: &[(&str, Option<&str>)]) -> Child {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let fd = theirs.as_raw_fd();
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -102,6 +108,12 @@ impl Child {
             .env(ROLE, role)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
+        for (name, value) in settings {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         let place = move || {
             let placed = if fd == FD {
                 // dup2 onto itself would leave it to be closed by exec

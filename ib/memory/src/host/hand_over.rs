@@ -132,6 +132,14 @@ impl HandOver {
         self.put(to, head, body, SendFlags::empty())
     }
 
+    /// True if a process has such a socket, too.
+    ///
+    /// # Errors
+    /// `System`.
+    pub fn is_open_at(&self, process: ProcessRef) -> Result<bool, HostError> {
+        names::is_held(&self.address(process.slot)?)
+    }
+
     /// The registry of the processes that things are handed to.
     pub fn registry(&self) -> &Registry {
         &self.registry

@@ -6,7 +6,7 @@
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ferrihst");
 /// Changes with every change of this file's meaning. Sockets of other versions have other names, so a mismatch means
 /// that somebody edited this file without raising the number in [`super::HostKey::name_prefix`].
-pub(super) const VERSION: u64 = 3;
+pub(super) const VERSION: u64 = 4;
 
 /// Header words, by byte offset.
 pub(super) mod header {

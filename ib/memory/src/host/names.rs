@@ -54,6 +54,16 @@ fn address(key: &HostKey, tail: &str) -> Result<SocketAddrUnix, HostError> {
         .map_err(|e| HostError::system("socket name", e))
 }
 
+/// True if somebody holds a name of datagrams.
+pub(super) fn is_held(at: &SocketAddrUnix) -> Result<bool, HostError> {
+    let fd = socket(SocketType::DGRAM)?;
+    match rustix::net::connect(&fd, at) {
+        Ok(()) => Ok(true),
+        Err(Errno::CONNREFUSED | Errno::PERM) => Ok(false),
+        Err(e) => Err(HostError::system("connect", e)),
+    }
+}
+
 fn socket(kind: SocketType) -> Result<OwnedFd, HostError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)

@@ -14,16 +14,10 @@ const BUFFER: usize = 4 << 20;
 /// that, says so and runs it in the namespace that there is. The child tells whether it has its own.
 fn in_namespace(body: impl FnOnce(&mut Line, bool)) {
     let child = Child::spawn(|line| {
-        // The harness's output is lost in a child, so panics are told to the terminal.
-        std::panic::set_hook(Box::new(|info| {
-            let text = format!("{info}\n");
-            // SAFETY: text is ours.
-            unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
-        }));
         let alone = enter_namespace();
         if !alone {
             let text = "no namespace of its own for this test: it runs in the one that there is\n";
-            // SAFETY: as above.
+            // SAFETY: text is ours.
             unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
         }
         body(line, alone);

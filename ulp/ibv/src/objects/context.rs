@@ -54,6 +54,9 @@ pub struct DeviceLimits {
     pub on_demand: bool,
     /// One on-demand region may stand for all memory.
     pub implicit_on_demand: bool,
+    /// Atomic operations of the adapter are atomic with those of the processor, too
+    /// (IBV_ATOMIC_GLOB).
+    pub atomic_with_processor: bool,
 }
 
 /// A port.
@@ -132,6 +135,7 @@ impl Context {
                 && odp.per_transport_caps.rc_odp_caps & needed == needed,
             implicit_on_demand: general(sys::IBV_ODP_SUPPORT)
                 && general(sys::IBV_ODP_SUPPORT_IMPLICIT),
+            atomic_with_processor: plain.atomic_cap == sys::IBV_ATOMIC_GLOB,
         })
     }
 

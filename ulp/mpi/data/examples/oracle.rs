@@ -11,7 +11,7 @@
 mod common;
 
 use ferriband_mpi_data::{
-    Combiner, Datatype, Kind, Named, Op, Validity, View, external, kernels, pack,
+    Combiner, Datatype, Kind, Named, Predefined, Validity, View, external, op, pack, reduce,
 };
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -578,7 +578,7 @@ fn reductions(library: Library) -> usize {
     type Reduce = unsafe extern "C" fn(*const u8, *mut u8, i64, Handle, Handle) -> c_int;
     let theirs: Reduce = library.get("MPI_Reduce_local_c");
     for &named in Named::ALL {
-        for op in Op::ALL {
+        for op in op::ALL {
             if op.is_for_windows_only() {
                 continue;
             }
@@ -610,8 +610,7 @@ fn reductions(library: Library) -> usize {
                 continue;
             }
             // SAFETY: as above.
-            unsafe { kernels::reduce(op, named.kind(), input.as_ptr(), a.as_mut_ptr(), count) }
-                .unwrap();
+            unsafe { reduce(op, named.kind(), input.as_ptr(), a.as_mut_ptr(), count) }.unwrap();
             let meaning = |bytes: &[u8]| -> Vec<u8> {
                 // The x87's numbers have 6 bytes of padding.
                 let padded = matches!(named.kind(), Kind::F80 | Kind::C80);

@@ -10,9 +10,9 @@
 use crate::datatype::Datatype;
 use crate::error::Error;
 use crate::external;
-use crate::named::Kind;
 use crate::program::{Entry, Seq, Sink};
 use crate::view::{Segment, View};
+use ferriband_arithmetic::Kind;
 
 /// Where `count` elements of a type are being packed from or unpacked to: the elements, the buffer, and a position in the stream
 /// of packed bytes. Pieces may be of any size; seeking costs as much as going on.

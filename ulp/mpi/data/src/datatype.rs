@@ -3,9 +3,10 @@
 use crate::envelope::{Combiner, Contents};
 use crate::error::Error;
 use crate::map::{Map, Uniform};
-use crate::named::{Kind, Named};
+use crate::named::Named;
 use crate::signature::Signature;
 use crate::view::Span;
+use ferriband_arithmetic::Kind;
 use std::sync::{Arc, OnceLock};
 
 /// Types may be nested so deep; dropping one visits its ancestors one inside the other.

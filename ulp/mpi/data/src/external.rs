@@ -2,8 +2,8 @@
 
 use crate::datatype::Datatype;
 use crate::error::Error;
-use crate::float::{f80_to_f128, f128_to_f80};
-use crate::named::Kind;
+use ferriband_arithmetic::Kind;
+use ferriband_arithmetic::{f80_to_f128, f128_to_f80};
 
 /// The representation's name; others are [`Error::Datarep`].
 pub const NAME: &str = "external32";

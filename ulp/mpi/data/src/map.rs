@@ -3,9 +3,10 @@
 
 use crate::error::Error;
 use crate::external::size_of;
-use crate::named::{Kind, Named};
+use crate::named::Named;
 use crate::program::{Builder, Item, Seq, repeat};
 use crate::signature::Signature;
+use ferriband_arithmetic::Kind;
 use std::sync::Arc;
 
 /// What the elements of a map have in common.

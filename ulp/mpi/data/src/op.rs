@@ -1,28 +1,8 @@
 //! The predefined operations, and which of them apply to what (MPI 6.9.2).
 
 use crate::error::Error;
-use crate::named::{Group, Kind, Named};
-
-/// A predefined operation; its discriminant is its handle's value in the standard ABI.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u16)]
-#[allow(missing_docs)] // MPI's own names
-pub enum Op {
-    Sum = 0x21,
-    Min = 0x22,
-    Max = 0x23,
-    Prod = 0x24,
-    Band = 0x28,
-    Bor = 0x29,
-    Bxor = 0x2a,
-    Land = 0x30,
-    Lor = 0x31,
-    Lxor = 0x32,
-    Minloc = 0x38,
-    Maxloc = 0x39,
-    Replace = 0x3c,
-    NoOp = 0x3d,
-}
+use crate::named::{Group, Named};
+use ferriband_arithmetic::{Kind, Op};
 
 /// Whether an operation applies to a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,37 +16,72 @@ pub enum Validity {
     Invalid,
 }
 
-impl Op {
-    /// Every predefined operation.
-    pub const ALL: [Self; 14] = [
-        Self::Sum,
-        Self::Min,
-        Self::Max,
-        Self::Prod,
-        Self::Band,
-        Self::Bor,
-        Self::Bxor,
-        Self::Land,
-        Self::Lor,
-        Self::Lxor,
-        Self::Minloc,
-        Self::Maxloc,
-        Self::Replace,
-        Self::NoOp,
-    ];
-
-    /// The operation with this value in the standard ABI.
-    pub fn from_value(value: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|op| op.value() == value)
-    }
-
+/// What MPI says of an operation.
+pub trait Predefined: Copy {
     /// The handle's value in the standard ABI.
-    pub const fn value(self) -> u32 {
-        self as u32
-    }
+    fn value(self) -> u32;
 
     /// MPI's name.
-    pub const fn name(self) -> &'static str {
+    fn name(self) -> &'static str;
+
+    /// MPI_Op_commutative. MPI_REPLACE and MPI_NO_OP keep one side.
+    fn is_commutative(self) -> bool;
+
+    /// True for the two that only accumulate functions may use (12.3.4); a reduction with them is
+    /// MPI_ERR_OP.
+    fn is_for_windows_only(self) -> bool;
+
+    /// Whether it applies to elements of a predefined type.
+    fn validity(self, named: Named) -> Validity;
+
+    /// [`Error::Operation`] unless the operation applies, by the standard or as an extension.
+    fn check(self, named: Named) -> Result<(), Error>;
+}
+
+/// Every predefined operation.
+pub const ALL: [Op; 14] = [
+    Op::Sum,
+    Op::Min,
+    Op::Max,
+    Op::Prod,
+    Op::Band,
+    Op::Bor,
+    Op::Bxor,
+    Op::Land,
+    Op::Lor,
+    Op::Lxor,
+    Op::Minloc,
+    Op::Maxloc,
+    Op::Replace,
+    Op::NoOp,
+];
+
+/// The operation with this value in the standard ABI.
+pub fn from_value(value: u32) -> Option<Op> {
+    ALL.into_iter().find(|op| op.value() == value)
+}
+
+impl Predefined for Op {
+    fn value(self) -> u32 {
+        match self {
+            Self::Sum => 0x21,
+            Self::Min => 0x22,
+            Self::Max => 0x23,
+            Self::Prod => 0x24,
+            Self::Band => 0x28,
+            Self::Bor => 0x29,
+            Self::Bxor => 0x2a,
+            Self::Land => 0x30,
+            Self::Lor => 0x31,
+            Self::Lxor => 0x32,
+            Self::Minloc => 0x38,
+            Self::Maxloc => 0x39,
+            Self::Replace => 0x3c,
+            Self::NoOp => 0x3d,
+        }
+    }
+
+    fn name(self) -> &'static str {
         match self {
             Self::Sum => "MPI_SUM",
             Self::Min => "MPI_MIN",
@@ -85,18 +100,15 @@ impl Op {
         }
     }
 
-    /// MPI_Op_commutative. MPI_REPLACE and MPI_NO_OP keep one side.
-    pub const fn is_commutative(self) -> bool {
+    fn is_commutative(self) -> bool {
         !matches!(self, Self::Replace | Self::NoOp)
     }
 
-    /// True for the two that only accumulate functions may use (12.3.4); a reduction with them is MPI_ERR_OP.
-    pub const fn is_for_windows_only(self) -> bool {
+    fn is_for_windows_only(self) -> bool {
         matches!(self, Self::Replace | Self::NoOp)
     }
 
-    /// Whether it applies to elements of a predefined type.
-    pub fn validity(self, named: Named) -> Validity {
+    fn validity(self, named: Named) -> Validity {
         let (standard, extension): (&[Group], &[Group]) = match self {
             Self::Max | Self::Min => (&[CI, FI, FP, ML], &[CH]),
             Self::Sum | Self::Prod => (&[CI, FI, FP, CX, ML], &[CH]),
@@ -115,8 +127,7 @@ impl Op {
         }
     }
 
-    /// [`Error::Operation`] unless the operation applies, by the standard or as an extension.
-    pub fn check(self, named: Named) -> Result<(), Error> {
+    fn check(self, named: Named) -> Result<(), Error> {
         match self.validity(named) {
             Validity::Standard | Validity::Extension => Ok(()),
             Validity::Invalid => Err(Error::Operation {
@@ -163,9 +174,27 @@ mod tests {
 
     #[test]
     fn values_lead_back_to_operations() {
-        for op in Op::ALL {
-            assert_eq!(Op::from_value(op.value()), Some(op));
+        for op in ALL {
+            assert_eq!(from_value(op.value()), Some(op));
         }
-        assert_eq!(Op::from_value(0x20), None); // MPI_OP_NULL
+        assert_eq!(from_value(0x20), None); // MPI_OP_NULL
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn the_table_of_operations_and_the_kernels_agree() {
+        let (a, b) = ([0_u8; 64], [0_u8; 64]);
+        for &named in Named::ALL {
+            for op in ALL {
+                let mut b = b;
+                // SAFETY: one element of any type fits.
+                let done = unsafe {
+                    ferriband_arithmetic::reduce(op, named.kind(), a.as_ptr(), b.as_mut_ptr(), 1)
+                };
+                if op.validity(named) != Validity::Invalid {
+                    assert_eq!(done, Ok(()), "{op:?} {named:?}");
+                }
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Places are computed with wrapping arithmetic: the origin of a loop may lie outside 64 bits where its data does not.
 
-use crate::named::Kind;
+use ferriband_arithmetic::Kind;
 use std::sync::Arc;
 
 /// A sequence of at most so many items is copied into a larger one; a longer one is referred to.

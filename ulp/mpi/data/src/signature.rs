@@ -3,7 +3,7 @@
 //! A sequence is a polynomial over the field of 2^61 - 1, so a concatenation, and a repetition in logarithmic time, is computed
 //! from the parts' hashes. Two equal sequences have equal signatures; two different ones have equal ones by an accident of 2^-61.
 
-use crate::named::Kind;
+use ferriband_arithmetic::Kind;
 
 const PRIME: u64 = (1 << 61) - 1;
 /// The point at which the polynomial is evaluated: any large number will do.

@@ -4,8 +4,8 @@
 use crate::datatype::Datatype;
 use crate::error::Error;
 use crate::map::Uniform;
-use crate::named::Kind;
 use crate::program::{Item, Sink, repeat, walk};
+use ferriband_arithmetic::Kind;
 
 /// A range of places relative to a buffer's address, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -4,9 +4,8 @@
 //! machines that put them into a block of the receiver's memory and find them there ([`fast`]),
 //! which receive takes which message ([`matching`]), how two ranks come to a connection
 //! ([`connect`]), what lies where in the segment that the ranks of a host share ([`segment`]), how
-//! both sides of a long message copy it ([`joint`]), what a user may set ([`settings`]), and what a
-//! rank writes down when it is traced ([`trace`]). Must not know: verbs, sockets, whose memory it
-//! is. Time and randomness come in as arguments.
+//! both sides of a long message copy it ([`joint`]), and what a user may set ([`settings`]). Must
+//! not know: verbs, sockets, whose memory it is. Time and randomness come in as arguments.
 #![forbid(unsafe_code)]
 
 pub mod brief;
@@ -18,4 +17,3 @@ pub mod matching;
 pub mod replay;
 pub mod segment;
 pub mod settings;
-pub mod trace;

@@ -224,12 +224,14 @@ const ROWS: &[Setting] = &[
     Setting {
         name: "trace_events",
         about: "reports",
-        kind: Kind::Number(16..=crate::trace::MOST_EVENTS),
+        kind: Kind::Number(16..=MOST_TRACE_EVENTS),
         default: "262144",
         help: "Events of 32 bytes that a rank's trace has room for; later ones are written over the oldest.",
     },
 ];
 
+/// The most events that a trace has room for.
+pub const MOST_TRACE_EVENTS: u64 = 1 << 26;
 /// The longest message that fits into a record of the default block.
 const LONGEST_EAGER: u64 = Shape::DEFAULT.longest() as u64;
 

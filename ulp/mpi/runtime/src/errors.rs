@@ -54,6 +54,13 @@ impl From<ferriband_mpi_data::Error> for MpiError {
     }
 }
 
+impl From<ferriband_mpi_data::NotDefined> for MpiError {
+    #[cold]
+    fn from(error: ferriband_mpi_data::NotDefined) -> Self {
+        Self::with(MPI_ERR_OP, error.to_string())
+    }
+}
+
 /// What a call returns inside the runtime.
 pub type Outcome<T = ()> = Result<T, MpiError>;
 

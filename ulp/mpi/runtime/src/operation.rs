@@ -6,7 +6,8 @@ use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::handle::Kind;
 use crate::runtime::Runtime;
-use ferriband_mpi_data::Op;
+use ferriband_mpi_data::op::from_value;
+use ferriband_mpi_data::{Op, Predefined};
 use std::sync::Arc;
 
 /// Combines elements: the left ones, the right ones that become the result, how many, and the handle of their datatype. The function is the program's,
@@ -43,7 +44,7 @@ impl Operation {
 impl Runtime {
     /// The operation that a handle names.
     pub fn operation(&self, handle: i32) -> Outcome<Operation> {
-        let own = u32::try_from(handle).ok().and_then(Op::from_value);
+        let own = u32::try_from(handle).ok().and_then(from_value);
         if let Some(op) = own {
             return Ok(Operation::Own(op));
         }

@@ -5,6 +5,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::wireup::Wish;
 use ferriband_mpi_proto::fast::Plan;
 use ferriband_mpi_proto::settings::{FILE_VARIABLE, LONGEST_FILE, SETTINGS, Values, plan};
+pub use ferriband_registration::Way as Registration;
 use std::env;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -74,19 +75,6 @@ pub enum Rendezvous {
     Put,
     /// The sender, by SEND, into the receive that the receiver has posted for it on a queue pair of its own; by WRITE what does not lie in one run of bytes.
     Send,
-}
-
-/// How the program's memory is registered for long messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Registration {
-    /// On demand where the device offers it, else by the cache where memory can be watched, else for each message.
-    Auto,
-    /// On demand where the device offers it, else for each message.
-    OnDemand,
-    /// By the cache, whatever the device offers.
-    Cache,
-    /// For each message.
-    Each,
 }
 
 /// How the RDMA fast path is used.

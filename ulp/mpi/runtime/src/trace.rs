@@ -7,10 +7,11 @@
 use crate::comm::COLLECTIVE;
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
-use crate::host::tape::Tape;
 use crate::runtime::Runtime;
 use ferriband_mpi_proto::envelope::Kind;
-use ferriband_mpi_proto::trace::{Event, Header, What};
+use ferriband_mpi_proto::settings::MOST_TRACE_EVENTS;
+pub use ferriband_trace::now_ns;
+use ferriband_trace::{Event, Tape, Unwritable, What, Whose};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,8 +21,15 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 static IS_ON: AtomicBool = AtomicBool::new(false);
 static TRACE: OnceLock<Trace> = OnceLock::new();
 
+const _: () = assert!(MOST_TRACE_EVENTS <= ferriband_trace::MOST_EVENTS);
+
+/// The kinds of messages: of the program, of a collective.
+const MESSAGES: [&str; 2] = ["message", "message of a collective"];
+
 struct Trace {
     tape: Tape,
+    /// The indices of the names of [`MESSAGES`].
+    kinds: [u16; 2],
     names: Mutex<HashMap<(usize, usize), u16>>,
 }
 
@@ -40,30 +48,19 @@ pub fn begin(runtime: &Runtime, dir: &Path, events: u64) -> Outcome {
         Some(host) => (host.ranks(), host.secret()),
         None => (1, u64::from(std::process::id())),
     };
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let header = Header {
+    let whose = Whose {
         rank: runtime.rank,
         ranks,
-        pid: std::process::id(),
         job,
-        capacity: events,
-        boot: boot.bytes().fold(0, |hash: u64, byte| {
-            hash.wrapping_mul(31).wrapping_add(byte.into())
-        }),
-        monotonic_ns: now_ns(),
-        realtime_ns: clock_ns(libc::CLOCK_REALTIME),
-        host: host.trim().to_owned(),
+        label: &format!("rank {}", runtime.rank),
+        events,
     };
-    let path = dir.join(format!("{job:016x}.{}.{}.trace", header.pid, header.rank));
-    let tape = Tape::create(&path, &header).map_err(|error| {
-        MpiError::with(
-            MPI_ERR_OTHER,
-            format!("the trace {} cannot be written: {error}", path.display()),
-        )
-    })?;
+    let unwritable = |error: Unwritable| MpiError::with(MPI_ERR_OTHER, error.to_string());
+    let tape = Tape::begin(dir, &whose).map_err(unwritable)?;
+    let kinds = MESSAGES.map(|kind| tape.name(kind));
     let trace = Trace {
         tape,
+        kinds,
         names: Mutex::default(),
     };
     if TRACE.set(trace).is_ok() {
@@ -75,15 +72,6 @@ pub fn begin(runtime: &Runtime, dir: &Path, events: u64) -> Outcome {
 /// A child of a traced process is not traced.
 pub fn end() {
     IS_ON.store(false, Ordering::Relaxed);
-}
-
-/// Nanoseconds by the clock that all processes of a host share.
-pub fn now_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    crate::host::kernel::clock_ns(clock)
 }
 
 thread_local! {
@@ -196,7 +184,7 @@ fn message(
             at_ns: now_ns(),
             what,
             thread: thread(),
-            name: u16::from(context & COLLECTIVE != 0),
+            name: trace.kinds[usize::from(context & COLLECTIVE != 0)],
             tag,
             peer,
             seq,

@@ -15,8 +15,16 @@ use ferriband_portals_proto::PtlError;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls, and says what came of it; a panic is a fault of this library, told as PTL_FAIL.
+/// Calls, and says what came of it: PTL_NO_INIT before PtlInit, whatever the arguments.
 fn status(call: impl FnOnce() -> Result<(), PtlError>) -> c_int {
+    status_of(|| match ferriband_portals::is_initialised() {
+        true => call(),
+        false => Err(PtlError::NoInit),
+    })
+}
+
+/// Calls, and says what came of it; a panic is a fault of this library, told as PTL_FAIL.
+fn status_of(call: impl FnOnce() -> Result<(), PtlError>) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => error.code(),

@@ -3,7 +3,7 @@
 //! Owns: their C functions but for those that wait. Must not know: what they do.
 
 use crate::types::{LeC, LimitsC, MdC, MeC, ProcessC};
-use crate::{give, status, taken};
+use crate::{give, status, status_of, taken};
 use ferriband_portals::{self as portals, with};
 use ferriband_portals_proto::{
     CtEvent, EntryInit, Handle, Limits, List, NiKind, Peer, Process, PtOptions, PtlError, SearchOp,
@@ -49,7 +49,7 @@ fn user(pointer: *mut c_void) -> u64 {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C" fn PtlInit() -> c_int {
-    status(|| {
+    status_of(|| {
         portals::init();
         Ok(())
     })
@@ -59,7 +59,7 @@ pub extern "C" fn PtlInit() -> c_int {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C" fn PtlFini() {
-    status(|| {
+    status_of(|| {
         portals::fini();
         Ok(())
     });
@@ -69,7 +69,7 @@ pub extern "C" fn PtlFini() {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C" fn PtlAbort() {
-    status(|| {
+    status_of(|| {
         portals::abort();
         Ok(())
     });
@@ -343,7 +343,7 @@ pub unsafe extern "C" fn PtlMDBind(ni: u32, md: *const MdC, handle: *mut u32) ->
         if handle.is_null() {
             return Err(PtlError::ArgInvalid);
         }
-        let bound = with(Handle::from_bits(ni), |interface| interface.md_bind(&init))?;
+        let bound = portals::md_bind(Handle::from_bits(ni), &init)?;
         // SAFETY: a place for the handle.
         unsafe { give(handle, bound.bits()) }
     })
@@ -458,10 +458,7 @@ pub unsafe extern "C" fn PtlLESearch(
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn PtlLEUnlink(entry: u32) -> c_int {
-    status(|| {
-        let entry = Handle::from_bits(entry);
-        with(entry, |interface| interface.entry_unlink(entry))
-    })
+    status(|| portals::le_unlink(Handle::from_bits(entry)))
 }
 
 /// PtlMEAppend (Portals 4.3).
@@ -570,8 +567,7 @@ pub unsafe extern "C" fn PtlCTCancelTriggered(ct: u32) -> c_int {
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn PtlCTGet(ct: u32, event: *mut CtEventC) -> c_int {
     status(|| {
-        let ct = Handle::from_bits(ct);
-        let read = with(ct, |interface| interface.ct_get(ct))?;
+        let read = portals::ct_get(Handle::from_bits(ct))?;
         // SAFETY: a place for the value.
         unsafe { give(event, read.into()) }
     })

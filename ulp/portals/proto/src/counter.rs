@@ -1,7 +1,8 @@
 //! Counting events and what waits for their thresholds.
 //!
-//! Owns: a counter's two numbers, and its triggered operations in the order of thresholds. Must not
-//! know: what an operation does. Data comes from events that are counted and from the program.
+//! Owns: a counter's two numbers, its triggered operations in the order of thresholds, and what it
+//! said when a test of a waiting call was reached. Must not know: what an operation does, who
+//! sleeps. Data comes from events that are counted and from the program.
 
 use crate::trigger::Triggered;
 use std::collections::BTreeMap;
@@ -17,14 +18,25 @@ pub struct CtEvent {
 }
 
 impl CtEvent {
-    /// What thresholds and tests are compared with.
+    /// What thresholds are compared with.
     pub const fn sum(self) -> u64 {
         self.success.wrapping_add(self.failure)
     }
 
-    /// Whether a test or threshold is reached.
-    pub const fn reaches(self, test: u64) -> bool {
-        self.sum() >= test
+    /// Whether a threshold is reached.
+    pub const fn reaches(self, threshold: u64) -> bool {
+        self.sum() >= threshold
+    }
+
+    /// Whether a call that waits for a test returns: at any failure, too, as in the reference
+    /// (test/sfw, test_basic_ct-030).
+    pub const fn passes(self, test: u64) -> bool {
+        self.success >= test || self.failure > 0
+    }
+
+    /// Whether it may be added: one of the numbers at most is not zero.
+    pub const fn is_increment(self) -> bool {
+        self.success == 0 || self.failure == 0
     }
 
     fn add(&mut self, by: CtEvent) {
@@ -33,12 +45,22 @@ impl CtEvent {
     }
 }
 
-/// A counter with the triggered operations that wait for it.
+/// A test of a call that waits, PtlCTWait or PtlCTPoll. What the counter says at the first change
+/// that reaches it is kept until the call looks, however many changes follow.
+#[derive(Debug)]
+struct Watch {
+    number: u64,
+    test: u64,
+    reached: Option<CtEvent>,
+}
+
+/// A counter with the triggered operations and the calls that wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     value: CtEvent,
     /// By threshold, then in the order in which they were issued.
     waiting: BTreeMap<(u64, u64), Triggered>,
+    watches: Vec<Watch>,
 }
 
 impl Counter {
@@ -46,16 +68,36 @@ impl Counter {
         self.value
     }
 
+    /// Watches a test that is not reached yet. `number` tells it from others of this counter.
+    pub fn watch(&mut self, number: u64, test: u64) {
+        self.watches.push(Watch {
+            number,
+            test,
+            reached: None,
+        });
+    }
+
+    /// What the counter said when a watched test was reached.
+    pub fn watched(&self, number: u64) -> Option<CtEvent> {
+        let watch = self.watches.iter().find(|watch| watch.number == number);
+        watch.and_then(|watch| watch.reached)
+    }
+
+    /// Nobody waits for a test any more.
+    pub fn unwatch(&mut self, number: u64) {
+        self.watches.retain(|watch| watch.number != number);
+    }
+
     /// Adds, and hands over what has reached its threshold, in order.
     pub fn add(&mut self, by: CtEvent, fired: &mut impl Extend<Triggered>) {
         self.value.add(by);
-        self.fire(fired);
+        self.changed(fired);
     }
 
     /// Sets, and hands over what has reached its threshold, in order.
     pub fn set(&mut self, to: CtEvent, fired: &mut impl Extend<Triggered>) {
         self.value = to;
-        self.fire(fired);
+        self.changed(fired);
     }
 
     /// An operation waits, unless its threshold is reached already: then it is handed over.
@@ -74,6 +116,16 @@ impl Counter {
     /// Takes all that waits.
     pub fn cancel(&mut self) -> impl Iterator<Item = Triggered> {
         std::mem::take(&mut self.waiting).into_values()
+    }
+
+    fn changed(&mut self, fired: &mut impl Extend<Triggered>) {
+        let value = self.value;
+        for watch in &mut self.watches {
+            if watch.reached.is_none() && value.passes(watch.test) {
+                watch.reached = Some(value);
+            }
+        }
+        self.fire(fired);
     }
 
     fn fire(&mut self, fired: &mut impl Extend<Triggered>) {

@@ -33,13 +33,18 @@ struct Heard {
 }
 
 impl Interface {
+    /// Whether an operation can be started: fewer than 65,536 are under way.
+    pub fn has_room(&self) -> bool {
+        !self.objects.operations.is_full()
+    }
+
     /// Starts an operation, one of a program's call or one of [`Interface::next_due`].
     ///
     /// # Errors
     /// PTL_ARG_INVALID for a stale descriptor, a range outside of it, a length past the interface's
     /// limits, an operation that is not legal ([`crate::is_legal`]), a full acknowledgement without
     /// event queue, a counting one without counter, or a target of the other kind of interface.
-    /// PTL_NO_SPACE when 65,536 operations are under way.
+    /// PTL_NO_SPACE when it [has no room](Interface::has_room).
     pub fn start(&mut self, operation: Operation) -> Result<Started, PtlError> {
         let Checked { put, get } = self.check(&operation)?;
         let Operation {
@@ -78,6 +83,9 @@ impl Interface {
             .and_then(|key| self.objects.mds.get(key))
             .map_or(MdOptions::empty(), |md| md.options);
         let volatile = options.contains(MdOptions::VOLATILE) && op.writes();
+        let mds = [put, get].into_iter().flatten();
+        let mut mds = mds.filter_map(|key| self.objects.mds.get(key));
+        let may_fault = mds.any(|md| md.may_fault);
         Ok(Started {
             id: OpId(id),
             out: self.use_md(put, operation.put.map(|local| local.offset), length),
@@ -86,6 +94,7 @@ impl Interface {
             volatile,
             unordered: options.contains(MdOptions::UNORDERED),
             unreliable: options.contains(MdOptions::UNRELIABLE),
+            may_fault,
         })
     }
 

@@ -38,6 +38,38 @@ pub struct News {
     pub counters: bool,
 }
 
+/// What has become of requests and of triggered operations, for those who look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Requests that an entry of the priority list took.
+    pub priority: u64,
+    /// Requests that one of the overflow list took.
+    pub overflow: u64,
+    /// Puts by initiators that reach an entry themselves, where it counts them.
+    pub direct: u64,
+    /// Triggered operations that have fired.
+    pub triggered: u64,
+    /// How often flow control has disabled a table entry.
+    pub disabled: u64,
+}
+
+/// What an interface consists of at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Table entries in use.
+    pub table: Vec<u32>,
+    /// Those of them that let no requests in.
+    pub disabled: Vec<u32>,
+    /// Entries of all priority lists.
+    pub priority: u64,
+    /// Entries of all overflow lists.
+    pub overflow: u64,
+    /// Unexpected headers.
+    pub unexpected: u64,
+    /// What it has done so far.
+    pub counts: Counts,
+}
+
 /// The objects of an interface, each kind in a pool of its own.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -56,6 +88,9 @@ const MOST_UNDER_WAY: usize = 1 << 16;
 /// Names of requests and operations tell this many generations apart.
 const WIDE_GENERATIONS: u32 = u32::MAX;
 
+/// The number of a test that is not watched.
+pub const NOT_WATCHED: u64 = 0;
+
 /// One network interface of a process: see the crate's description for who calls what.
 #[derive(Debug)]
 pub struct Interface {
@@ -70,10 +105,12 @@ pub struct Interface {
     pub(crate) never_linked: VecDeque<Key>,
     pub(crate) triggers: Triggers,
     pub(crate) status: [u64; 3],
+    pub(crate) counts: Counts,
     pub(crate) news: News,
     bundles: u32,
     /// Where the next poll begins.
     turn: usize,
+    last_watch: u64,
 }
 
 impl Interface {
@@ -96,9 +133,11 @@ impl Interface {
             never_linked: VecDeque::new(),
             triggers: Triggers::default(),
             status: [0; 3],
+            counts: Counts::default(),
             news: News::default(),
             bundles: 0,
             turn: 0,
+            last_watch: NOT_WATCHED,
         }
     }
 
@@ -143,6 +182,25 @@ impl Interface {
         self.status[register as usize]
             .try_into()
             .unwrap_or(i32::MAX)
+    }
+
+    /// What it consists of.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary {
+            unexpected: self.unexpected_headers.into(),
+            counts: self.counts,
+            ..Summary::default()
+        };
+        for (index, portal) in (0..).zip(&self.table) {
+            let Some(portal) = portal else { continue };
+            summary.table.push(index);
+            if !portal.enabled {
+                summary.disabled.push(index);
+            }
+            summary.priority += portal.priority.len() as u64;
+            summary.overflow += portal.overflow.len() as u64;
+        }
+        summary
     }
 
     /// What has changed since the last call, for those who wait in PtlEQWait, PtlEQPoll, PtlCTWait
@@ -270,31 +328,59 @@ impl Interface {
             .ok_or(PtlError::ArgInvalid)
     }
 
-    /// The condition of PtlCTWait: the value, if success and failure together have reached `test`.
+    /// One round of PtlCTWait and PtlCTPoll: a counter that has reached its test or has a failure,
+    /// which, and what it said then. Each call begins one counter further on. If none has reached
+    /// its test, each test is watched under the number that `watches` has for it from then on: the
+    /// next round finds what the counter said at the change that reached the test, whatever was
+    /// counted since. The wait ends with [`Interface::ct_unwatch`].
     ///
     /// # Errors
-    /// PTL_ARG_INVALID for a stale handle.
-    pub fn ct_test(&self, ct: Handle, test: u64) -> Result<Option<CtEvent>, PtlError> {
-        self.ct_get(ct)
-            .map(|value| Some(value).filter(|value| value.reaches(test)))
-    }
-
-    /// One round of PtlCTPoll: a counter that has reached its test, and which. Each call begins one
-    /// counter further on.
-    ///
-    /// # Errors
-    /// PTL_CT_NONE_REACHED if none has, PTL_ARG_INVALID for a stale handle or no counters at all.
-    pub fn ct_poll(&mut self, tests: &[(Handle, u64)]) -> Result<(usize, CtEvent), PtlError> {
+    /// PTL_ARG_INVALID for a stale handle or no counters at all.
+    pub fn ct_poll(
+        &mut self,
+        tests: &[(Handle, u64)],
+        watches: &mut [u64],
+    ) -> Result<Option<(usize, CtEvent)>, PtlError> {
         tests
             .iter()
             .try_for_each(|&(ct, _)| self.ct_key(ct).map(drop))?;
         let which = self.next_turn(tests.len())?;
         for which in (which..tests.len()).chain(0..which) {
-            if let Some(value) = self.ct_test(tests[which].0, tests[which].1)? {
-                return Ok((which, value));
+            let (ct, test) = tests[which];
+            let counter = self.objects.cts.get(self.ct_key(ct)?);
+            let counter = counter.ok_or(PtlError::ArgInvalid)?;
+            let reached = match watches.get(which) {
+                Some(&NOT_WATCHED) | None => {
+                    Some(counter.value()).filter(|value| value.passes(test))
+                }
+                Some(&number) => counter.watched(number),
+            };
+            if let Some(value) = reached {
+                return Ok(Some((which, value)));
             }
         }
-        Err(PtlError::CtNoneReached)
+        for (&(ct, test), number) in tests.iter().zip(watches) {
+            let key = self.ct_key(ct)?;
+            if *number == NOT_WATCHED
+                && let Some(counter) = self.objects.cts.get_mut(key)
+            {
+                self.last_watch += 1;
+                *number = self.last_watch;
+                counter.watch(*number, test);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A wait is over: its tests are watched no longer. Counters that are gone are passed over.
+    pub fn ct_unwatch(&mut self, tests: &[(Handle, u64)], watches: &[u64]) {
+        for (&(ct, _), &number) in tests.iter().zip(watches) {
+            let counter = self.ct_key(ct).ok();
+            let counter = counter.and_then(|key| self.objects.cts.get_mut(key));
+            if let Some(counter) = counter.filter(|_| number != NOT_WATCHED) {
+                counter.unwatch(number);
+            }
+        }
     }
 
     /// PtlCTSet.
@@ -308,13 +394,15 @@ impl Interface {
         Ok(())
     }
 
-    /// PtlCTInc. The header wants only one of the two numbers to be other than zero; both are
-    /// added.
+    /// PtlCTInc.
     ///
     /// # Errors
-    /// PTL_ARG_INVALID for a stale handle.
+    /// PTL_ARG_INVALID for a stale handle, and if both numbers are other than zero.
     pub fn ct_inc(&mut self, ct: Handle, by: CtEvent) -> Result<(), PtlError> {
         let key = self.ct_key(ct)?;
+        if !by.is_increment() {
+            return Err(PtlError::ArgInvalid);
+        }
         self.change_counter(key, |counter, fired| counter.add(by, fired));
         self.carry_out_fired();
         Ok(())

@@ -12,7 +12,8 @@ bitflags::bitflags! {
     pub struct Features: u32 {
         /// List entries may name memory that is not accessible.
         const BIND_INACCESSIBLE = 1;
-        /// All data of one initiator is ordered, whatever its length.
+        /// Requests of one initiator of at most max_waw_ordered_size bytes are carried out in order
+        /// at all addresses, and not at one alone.
         const TOTAL_DATA_ORDERING = 1 << 1;
         /// Atomic operations are coherent with those of the processor.
         const COHERENT_ATOMICS = 1 << 2;
@@ -88,37 +89,54 @@ const MOST_WAITING: u32 = 1 << 20;
 
 impl Limits {
     /// What an interface gets whose implementation offers `offered` and whose program asks for
-    /// `desired` (nothing: what is offered).
+    /// `desired` (nothing: what is offered, without features).
     ///
     /// Counts are as desired, within what handles can name. Lengths and features are at most what
     /// is offered, for these are matters of the transport. The floors of the header hold:
     /// max_waw_ordered_size 64 and max_war_ordered_size 8 always, max_pt_index 63 unless the
-    /// program asks for less, which the suites do and expect to get (test/sfw, test_limits). A
-    /// count of 0 is raised to 1.
+    /// program asks for less, which the suites do and expect to get (test/sfw, test_limits). What
+    /// is 0 was not filled in by the program, which uses it all the same (test/sfw: triggered
+    /// operations, fetching atomics): it gets what is offered, fetching atomics what atomics got.
     pub fn granted(desired: Option<&Limits>, offered: &Limits) -> Limits {
         let least = Limits {
             max_pt_index: offered.max_pt_index.max(63),
             ..*offered
         };
+        // each costs speed: who asks for none gets none
+        let features = desired.map_or(Features::empty(), |desired| desired.features);
+        let features = features & offered.features;
         let desired = desired.unwrap_or(&least);
-        let objects = |wanted: u32| wanted.clamp(1, MOST_OBJECTS as u32);
-        let length = |wanted: u64, most: u64| wanted.min(most);
+        let count = |wanted: u32, offered: u32, most: u32| match wanted {
+            0 => offered.clamp(1, most),
+            wanted => wanted.min(most),
+        };
+        let objects = |wanted, offered| count(wanted, offered, MOST_OBJECTS as u32);
+        let waiting = |wanted, offered| count(wanted, offered, MOST_WAITING);
+        let length = |wanted: u64, most: u64| match wanted {
+            0 => most,
+            wanted => wanted.min(most),
+        };
+        let max_atomic_size = length(desired.max_atomic_size, offered.max_atomic_size);
+        let fetched = match desired.max_fetch_atomic_size {
+            0 => max_atomic_size,
+            wanted => wanted,
+        };
         Limits {
-            max_entries: objects(desired.max_entries),
-            max_unexpected_headers: desired.max_unexpected_headers.clamp(1, MOST_WAITING),
-            max_mds: objects(desired.max_mds),
-            max_eqs: objects(desired.max_eqs),
-            max_cts: objects(desired.max_cts),
-            max_pt_index: desired.max_pt_index.clamp(1, LARGEST_PT_INDEX),
-            max_iovecs: objects(desired.max_iovecs),
-            max_list_size: objects(desired.max_list_size),
-            max_triggered_ops: desired.max_triggered_ops.clamp(1, MOST_WAITING),
-            max_msg_size: length(desired.max_msg_size, offered.max_msg_size),
-            max_atomic_size: length(desired.max_atomic_size, offered.max_atomic_size),
-            max_fetch_atomic_size: length(
-                desired.max_fetch_atomic_size,
-                offered.max_fetch_atomic_size,
+            max_entries: objects(desired.max_entries, least.max_entries),
+            max_unexpected_headers: waiting(
+                desired.max_unexpected_headers,
+                least.max_unexpected_headers,
             ),
+            max_mds: objects(desired.max_mds, least.max_mds),
+            max_eqs: objects(desired.max_eqs, least.max_eqs),
+            max_cts: objects(desired.max_cts, least.max_cts),
+            max_pt_index: count(desired.max_pt_index, least.max_pt_index, LARGEST_PT_INDEX),
+            max_iovecs: objects(desired.max_iovecs, least.max_iovecs),
+            max_list_size: objects(desired.max_list_size, least.max_list_size),
+            max_triggered_ops: waiting(desired.max_triggered_ops, least.max_triggered_ops),
+            max_msg_size: length(desired.max_msg_size, offered.max_msg_size),
+            max_atomic_size,
+            max_fetch_atomic_size: length(fetched, offered.max_fetch_atomic_size),
             max_waw_ordered_size: length(
                 desired.max_waw_ordered_size,
                 offered.max_waw_ordered_size,
@@ -130,7 +148,7 @@ impl Limits {
             )
             .max(8),
             max_volatile_size: length(desired.max_volatile_size, offered.max_volatile_size),
-            features: desired.features & offered.features,
+            features,
         }
     }
 }
@@ -140,6 +158,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_asks_for_no_feature_gets_none() {
+        let offered = Limits {
+            features: Features::all(),
+            ..Limits::default()
+        };
+        let features = |desired| Limits::granted(desired, &offered).features;
+        assert_eq!(features(None), Features::empty());
+        assert_eq!(features(Some(&offered)), Features::all());
+        assert_eq!(features(Some(&Limits::default())), Features::empty());
+    }
+
+    #[test]
     fn floors_of_the_header_hold_and_small_wishes_are_granted() {
         let offered = Limits::default();
         let wish = Limits {
@@ -147,7 +177,7 @@ mod tests {
             max_pt_index: 3,
             max_msg_size: 512,
             max_waw_ordered_size: 8,
-            max_war_ordered_size: 0,
+            max_war_ordered_size: 1,
             ..offered
         };
         let got = Limits::granted(Some(&wish), &offered);
@@ -160,6 +190,22 @@ mod tests {
             (64, 8)
         );
         assert_eq!(Limits::granted(None, &offered), offered);
+        let nothing = Limits {
+            max_entries: 0,
+            max_pt_index: 0,
+            max_triggered_ops: 0,
+            max_unexpected_headers: 0,
+            max_fetch_atomic_size: 0,
+            max_volatile_size: 0,
+            ..offered
+        };
+        assert_eq!(Limits::granted(Some(&nothing), &offered), offered);
+        let small_atomics = Limits {
+            max_atomic_size: 4,
+            ..nothing
+        };
+        let got = Limits::granted(Some(&small_atomics), &offered);
+        assert_eq!((got.max_atomic_size, got.max_fetch_atomic_size), (4, 4));
         let few = Limits {
             max_pt_index: 3,
             ..offered

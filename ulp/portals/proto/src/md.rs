@@ -58,6 +58,8 @@ pub(crate) struct Md {
     pub ct: Option<Key>,
     /// Operations under way that use it.
     pub pending: u32,
+    /// Not all of its memory was there when it was bound.
+    pub may_fault: bool,
 }
 
 /// Which acknowledgement an initiator asks for (ptl_ack_req_t).
@@ -144,6 +146,8 @@ pub struct Started {
     pub unordered: bool,
     /// Whether the request may be lost.
     pub unreliable: bool,
+    /// Not all of `out` and `back` need be memory.
+    pub may_fault: bool,
 }
 
 /// The descriptors of an operation that was checked.
@@ -170,9 +174,18 @@ impl Interface {
             eq: self.eq_key_or_none(init.eq)?,
             ct: self.ct_key_or_none(init.ct)?,
             pending: 0,
+            may_fault: false,
         };
         let key = self.objects.mds.insert(md).ok_or(PtlError::NoSpace)?;
         Ok(Handle::new(HandleKind::Md, self.kind.index(), key))
+    }
+
+    /// Not all of a descriptor's memory is there: it is to be asked for before each operation.
+    pub fn md_may_fault(&mut self, md: Handle) {
+        let key = md.key(HandleKind::Md, self.kind.index());
+        if let Some(md) = key.and_then(|key| self.objects.mds.get_mut(key)) {
+            md.may_fault = true;
+        }
     }
 
     /// PtlMDRelease. Triggered operations that have not been started do not keep a descriptor;

@@ -89,6 +89,11 @@ impl Region {
         }
     }
 
+    /// All of it.
+    pub fn pieces(&self) -> Pieces {
+        self.cut(0, self.length())
+    }
+
     /// Bytes that can be reached.
     pub(crate) fn length(&self) -> u64 {
         match self {

@@ -194,6 +194,9 @@ pub struct Grant {
     pub list: List,
     /// Where they lie, in order.
     pub pieces: Pieces,
+    /// Not all of them need be memory: the interface offers PTL_TARGET_BIND_INACCESSIBLE, and the
+    /// entry does not say that it is accessible.
+    pub may_fault: bool,
 }
 
 impl Grant {

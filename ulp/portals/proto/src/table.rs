@@ -167,6 +167,7 @@ impl Interface {
         };
         portal.enabled = false;
         portal.owes_disabled = !options.contains(EntryOptions::EVENT_FLOWCTRL_DISABLE);
+        self.counts.disabled += 1;
         self.tell_disabled(index);
         NiFail::PtDisabled
     }

@@ -8,7 +8,9 @@ use crate::interface::{Interface, StatusRegister};
 use crate::list::{EntryState, Plan};
 use crate::table::PtOptions;
 use crate::unexpected::{Header, HeaderOf, Matched};
-use crate::{Admission, Arrival, Delivery, EntryOptions, Grant, HoldId, List, NiFail, is_legal};
+use crate::{
+    Admission, Arrival, Delivery, EntryOptions, Features, Grant, HoldId, List, NiFail, is_legal,
+};
 
 /// A request that was let in and whose data is under way.
 #[derive(Debug)]
@@ -27,7 +29,13 @@ impl Interface {
     /// initiator to one table entry must arrive here in the order in which they were issued.
     pub fn arrive(&mut self, arrival: &Arrival) -> Admission {
         match self.admit(arrival) {
-            Ok(grant) => Admission::Granted(grant),
+            Ok(grant) => {
+                *match grant.list {
+                    List::Priority => &mut self.counts.priority,
+                    List::Overflow => &mut self.counts.overflow,
+                } += 1;
+                Admission::Granted(grant)
+            }
             Err(fail) => {
                 let register = match fail {
                     NiFail::PermViolation => StatusRegister::PermissionViolations,
@@ -86,7 +94,14 @@ impl Interface {
             offset: plan.offset,
             list: matched.list,
             pieces,
+            may_fault: self.may_fault(options),
         })
+    }
+
+    /// Whether memory of an entry with these options need not be there.
+    pub(crate) fn may_fault(&self, options: EntryOptions) -> bool {
+        let may_bind = self.limits.features.contains(Features::BIND_INACCESSIBLE);
+        may_bind && !options.contains(EntryOptions::IS_ACCESSIBLE)
     }
 
     /// Takes what a request needs beside its entry, and changes the entry; nothing is changed if

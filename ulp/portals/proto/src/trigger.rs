@@ -61,7 +61,8 @@ impl Interface {
     /// PtlTriggeredCTInc.
     ///
     /// # Errors
-    /// PTL_ARG_INVALID for a stale counter, PTL_NO_SPACE at max_triggered_ops.
+    /// PTL_ARG_INVALID for a stale counter, and if both numbers are other than zero; PTL_NO_SPACE
+    /// at max_triggered_ops.
     pub fn triggered_ct_inc(
         &mut self,
         inc: Handle,
@@ -70,6 +71,9 @@ impl Interface {
         threshold: u64,
     ) -> Result<(), PtlError> {
         let inc = self.ct_key(inc)?;
+        if !by.is_increment() {
+            return Err(PtlError::ArgInvalid);
+        }
         self.trigger(Triggered::Inc(inc, by), ct, threshold)
     }
 
@@ -183,6 +187,7 @@ impl Interface {
     /// behind what had fired before.
     pub(crate) fn carry_out_fired(&mut self) {
         while let Some(triggered) = self.triggers.fired.pop_front() {
+            self.counts.triggered += 1;
             if let Triggered::Start(operation) = triggered {
                 self.triggers.due.push_back(operation);
                 continue;

@@ -1,6 +1,6 @@
 //! Where a process listens: addresses of its interfaces, the best first.
 //!
-//! Owns: PTL_IFACE_NAME, and the order otherwise: an interface that is up, then the loopback one.
+//! Owns: which interfaces there are, and their order: one that is up, then the loopback one.
 //! Must not know: adapters.
 
 use std::ffi::CStr;
@@ -12,11 +12,10 @@ pub(crate) fn uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// IPv4 addresses to try, in order. With PTL_IFACE_NAME only those of that interface.
-pub(crate) fn addresses() -> Vec<Ipv4Addr> {
-    let wanted = std::env::var("PTL_IFACE_NAME").ok();
+/// IPv4 addresses to try, in order; those of one interface alone, if one is wanted.
+pub(crate) fn addresses(wanted: &str) -> Vec<Ipv4Addr> {
     let mut found = interfaces();
-    if let Some(wanted) = wanted.filter(|name| !name.is_empty()) {
+    if !wanted.is_empty() {
         found.retain(|one| one.name == wanted);
     }
     found.sort_by_key(|one| one.is_loopback);

@@ -1,11 +1,15 @@
-/* Put and get over InfiniBand as the second driver of "Experiences with Prototype InfiniBand
- * Hardware" (SAND2001-3387) has them: buffers with tags, one-shot notifications,
- * acknowledgements.
+/* The two drivers of "Experiences with Prototype InfiniBand Hardware" (SAND2001-3387). The second
+ * one: put and get between buffers with tags, one-shot notifications, acknowledgements
+ * (ferriband_putget_...). The first one: matching reads and writes (ferriband_channels_...).
  *
  * Link with -lferriband_putget. Functions may be called by several threads at a time, but for
- * ferriband_putget_close, during which and after which nothing else may be called. Functions that
+ * ferriband_putget_close and ferriband_channels_close, during which and after which nothing else
+ * may be called. Functions that
  * return int return 0, or an error number of errno.h; beside those that are named, ENOMEM and
- * EIO. Pointers to results must not be NULL. */
+ * EIO. Pointers to results must not be NULL.
+ *
+ * In a forked child whatever its parent has opened is EIO, and closing it does nothing. The child
+ * may open its own. */
 #ifndef FERRIBAND_PUTGET_H
 #define FERRIBAND_PUTGET_H
 
@@ -113,6 +117,83 @@ int ferriband_putget_cancel(ferriband_putget_t *putget, uint32_t tag);
  * fit into a message (ferriband_putget_crossover tells what is in force). */
 void ferriband_putget_set_crossover(ferriband_putget_t *putget, size_t put_bytes, size_t get_bytes);
 void ferriband_putget_crossover(ferriband_putget_t *putget, size_t *put_bytes, size_t *get_bytes);
+
+/* A process that reads and writes. What follows uses SENDs and receives alone, of one queue pair of
+ * the reliable service for each channel. */
+typedef struct ferriband_channels ferriband_channels_t;
+
+/* A connection, for as long as the process is open. */
+typedef uint32_t ferriband_channel_t;
+
+/* A read or a write that was begun, until its end was told. */
+typedef uint64_t ferriband_transfer_t;
+
+/* Listens, as ferriband_putget_open. */
+int ferriband_channels_open(const char *address, uint16_t port, ferriband_channels_t **channels);
+
+/* Ends all channels and unpins all memory. A write that has ended has arrived. */
+void ferriband_channels_close(ferriband_channels_t *channels);
+
+/* Where the process listens, as ferriband_putget_address. */
+int ferriband_channels_address(ferriband_channels_t *channels, char *text, size_t length, uint16_t *port);
+
+/* Pins memory: reads and writes take parts of it. EEXIST if some of it is pinned, EFAULT if there
+ * is no such memory, EINVAL if it has no bytes. */
+int ferriband_channels_pin(ferriband_channels_t *channels, void *memory, size_t length);
+
+/* Unpins what was pinned at this address. EBUSY while a read or a write of it is under way; ENOENT.
+ */
+int ferriband_channels_unpin(ferriband_channels_t *channels, void *memory);
+
+/* Connects to the process that listens at an address; waits at most so many milliseconds, for ever
+ * if the number is negative. The other process answers when it is in one of these functions that
+ * waits, such as ferriband_channels_accept. Two processes may have any number of channels.
+ * ECONNREFUSED if nobody listens there, or if it cannot be reached; ETIMEDOUT; EPROTO if it speaks
+ * something else. */
+int ferriband_channels_connect(ferriband_channels_t *channels, const char *address, uint16_t port,
+                               int milliseconds, ferriband_channel_t *channel);
+
+/* Waits for the next channel that a process has connected to this one. ETIMEDOUT. */
+int ferriband_channels_accept(ferriband_channels_t *channels, int milliseconds, ferriband_channel_t *channel);
+
+/* Ends a channel. Reads and writes that are under way end with ECONNRESET, those of the peer, too.
+ * ENOTCONN. */
+int ferriband_channels_disconnect(ferriband_channels_t *channels, ferriband_channel_t channel);
+
+/* Writes a message, and waits until a read of the peer has taken it, however long. The peer's next
+ * read takes the next message, whatever either means: nothing is matched. A message longer than its
+ * read is an error of both, EMSGSIZE, and ends the channel; a shorter one is none. EFAULT if the
+ * data are not pinned, ENOTCONN without a channel, ECONNRESET if it ends meanwhile. */
+int ferriband_channels_write(ferriband_channels_t *channels, ferriband_channel_t channel, const void *data,
+                             size_t length);
+
+/* Waits for a message of at most so many bytes; tells how many came unless received is NULL. Else
+ * as ferriband_channels_write. */
+int ferriband_channels_read(ferriband_channels_t *channels, ferriband_channel_t channel, void *data, size_t length,
+                            size_t *received);
+
+/* Begin a write or a read, and do not wait for its end, which has to be asked for by
+ * ferriband_channels_test or ferriband_channels_wait. Meanwhile the program leaves the data alone.
+ * EAGAIN while too many are under way (128 requests each way and channel); EFAULT, ENOTCONN. */
+int ferriband_channels_start_write(ferriband_channels_t *channels, ferriband_channel_t channel, const void *data,
+                                   size_t length, ferriband_transfer_t *transfer);
+int ferriband_channels_start_read(ferriband_channels_t *channels, ferriband_channel_t channel, void *data,
+                                  size_t length, ferriband_transfer_t *transfer);
+
+/* Whether a read or a write has ended, and with how many bytes unless length is NULL: EINPROGRESS
+ * if it has not; EMSGSIZE or ECONNRESET if it came to nothing. Its end is told once; then, or if
+ * there is none of this number, EINVAL. */
+int ferriband_channels_test(ferriband_channels_t *channels, ferriband_transfer_t transfer, size_t *length);
+
+/* As ferriband_channels_test, and waits at most so many milliseconds, for ever if the number is
+ * negative. The thread sleeps. ETIMEDOUT, after which the transfer is under way as before. */
+int ferriband_channels_wait(ferriband_channels_t *channels, ferriband_transfer_t transfer, int milliseconds,
+                            size_t *length);
+
+/* Up to how many bytes a request of the adapter takes, 1 GiB at first: longer messages take
+ * several. A power of two up to 1 GiB, or EINVAL. Of channels to come; both sides of a channel take
+ * the smaller number. */
+int ferriband_channels_set_request_bytes(ferriband_channels_t *channels, size_t bytes);
 
 #ifdef __cplusplus
 }

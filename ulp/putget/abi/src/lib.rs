@@ -1,30 +1,52 @@
-//! `libferriband_putget.so.1`: put and get of papers/002 as C calls (`include/ferriband_putget.h`).
+//! `libferriband_putget.so.1`: the two drivers of papers/002 as C calls
+//! (`include/ferriband_putget.h`).
 //!
-//! Owns: the C names, which convert; the buffers of a process ([`process`]). Must not know: what a
-//! message looks like, queue pairs.
+//! Owns: the C names, which convert (those of the first driver in [`channels`]); the buffers of a
+//! process ([`process`]), which `ferriband tune putget` and `ferriband repro 002` use as programs
+//! do. Must not know: what a message looks like, queue pairs.
 
-mod process;
+mod channels;
+pub mod process;
 
-use ferriband_host::wake;
+use ferriband_host::{fork, wake};
 use ferriband_ibv::{Choice, Cm, ErrorKind, Verbs};
 use ferriband_putget_proto::tags::{Direction, Note, Range};
 use ferriband_putget_proto::{Config, Kind};
-use ferriband_putget_verbs::{Error, Left, Node, Peer, Server, Settings, Users, Waited};
-use process::{Crossover, Errno, Notification, Process, begin};
+use ferriband_putget_verbs::crossover::Crossover;
+use ferriband_putget_verbs::settings::{self, SETTINGS};
+use ferriband_putget_verbs::{Error, Left, Node, Peer, Server, Settings, Waited};
+use process::{Errno, Notification, Process, begin, bind};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// Bytes of a protocol message, header included: the best of the paper's (Table 4).
-const MESSAGE_BYTES: u32 = 2048;
 /// Receives that are posted for each peer.
 const RECEIVES: u16 = 16;
 /// Requests of a peer that are answered at a time.
 const REQUESTS: u16 = 64;
 
-/// What a program holds of an open process (`ferriband_putget_t`).
-pub struct Putget(Server<Process>);
+/// What the library decides for its connections, whose protocol messages have up to so many bytes,
+/// header included.
+pub fn settings(message_bytes: u32) -> Settings {
+    Settings {
+        config: Config {
+            message_bytes,
+            receives: RECEIVES,
+            requests: REQUESTS,
+        },
+        message_bytes,
+        // SAFETY: a call without arguments.
+        uid: unsafe { libc::geteuid() },
+    }
+}
+
+/// What a program holds of an open process (`ferriband_putget_t`). A forked child finds what
+/// another process has opened, and leaves it alone.
+pub struct Putget {
+    server: Server<Process>,
+    generation: u32,
+}
 
 /// Calls, and says what came of it as errno; a panic is a fault of this library, told as EIO.
 fn errno(call: impl FnOnce() -> Result<(), Errno>) -> c_int {
@@ -68,8 +90,11 @@ unsafe fn address(text: *const c_char, port: u16) -> Result<SocketAddr, Errno> {
 /// null.
 unsafe fn server<'a>(putget: *mut Putget) -> Result<&'a Server<Process>, Errno> {
     // SAFETY: the caller's promise.
-    let putget = unsafe { putget.as_ref() };
-    putget.map(|putget| &putget.0).ok_or(Errno(libc::EINVAL))
+    let putget = unsafe { putget.as_ref() }.ok_or(Errno(libc::EINVAL))?;
+    match putget.generation == fork::generation() {
+        true => Ok(&putget.server),
+        false => Err(Errno(libc::EIO)),
+    }
 }
 
 /// When a wait of so many milliseconds ends.
@@ -78,28 +103,48 @@ fn end(milliseconds: c_int) -> Option<Duration> {
     Some(wake::now() + Duration::from_millis(time))
 }
 
-fn open(at: SocketAddr) -> Result<Box<Putget>, Errno> {
+/// The connection manager of the verbs library that is used.
+fn manager() -> Result<&'static Cm, Errno> {
     let missing = |_| Errno(libc::ENODEV);
     let verbs = Verbs::load(&Choice::from_env().map_err(missing)?).map_err(missing)?;
-    let cm = Cm::load(verbs).map_err(missing)?;
-    let settings = Settings {
-        config: Config {
-            message_bytes: MESSAGE_BYTES,
-            receives: RECEIVES,
-            requests: REQUESTS,
-        },
-        message_bytes: MESSAGE_BYTES,
-        // SAFETY: a call without arguments.
-        uid: unsafe { libc::geteuid() },
-    };
-    let room = settings.config.room(0);
-    let process = Process::new(Crossover {
-        put: room,
-        get: room,
-    });
-    let node = Node::listen(cm, at, settings, process).map_err(|error| of_error(&error))?;
+    Cm::load(verbs).map_err(missing)
+}
+
+/// Writes an address where the program wants it.
+///
+/// # Safety
+/// Places of so many bytes for the text, and for the port.
+unsafe fn tell_address(
+    at: SocketAddr,
+    text: *mut c_char,
+    length: usize,
+    port: *mut u16,
+) -> Result<(), Errno> {
+    let ip = at.ip().to_string();
+    if ip.len() >= length {
+        return Err(Errno(libc::ERANGE));
+    }
+    // SAFETY: the caller's promise; the text and its end fit.
+    unsafe { std::ptr::copy_nonoverlapping(ip.as_ptr(), text.cast(), ip.len()) };
+    // SAFETY: as above.
+    unsafe { text.add(ip.len()).write(0) };
+    // SAFETY: the caller's promise.
+    unsafe { port.write(at.port()) };
+    Ok(())
+}
+
+fn open(at: SocketAddr) -> Result<Box<Putget>, Errno> {
+    fork::watch();
+    let cm = manager()?;
+    let values = settings::values(&SETTINGS).map_err(|_| Errno(libc::EINVAL))?;
+    let crossover = Crossover::at(cm, at.ip(), &values).map_err(|error| of_error(&error))?;
+    let settings = settings(crossover.message_bytes());
+    let process = Process::new(crossover);
+    let mut node = Node::listen(cm, at, settings, process).map_err(|error| of_error(&error))?;
+    node.trace(&values).map_err(|error| of_error(&error))?;
     let server = Server::begin(node).map_err(|error| of_error(&error))?;
-    Ok(Box::new(Putget(server)))
+    let generation = fork::generation();
+    Ok(Box::new(Putget { server, generation }))
 }
 
 /// See the header.
@@ -129,10 +174,10 @@ pub unsafe extern "C" fn ferriband_putget_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_putget_close(putget: *mut Putget) {
     errno(|| {
-        if !putget.is_null() {
-            // SAFETY: `ferriband_putget_open` has made it, and nobody uses it any more.
-            drop(unsafe { Box::from_raw(putget) });
-        }
+        // SAFETY: the caller's promise.
+        unsafe { server(putget) }?;
+        // SAFETY: `ferriband_putget_open` has made it, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(putget) });
         Ok(())
     });
 }
@@ -151,17 +196,8 @@ pub unsafe extern "C" fn ferriband_putget_address(
     errno(|| {
         // SAFETY: the caller's promise.
         let at = unsafe { server(putget) }?.with(|node| node.address());
-        let ip = at.ip().to_string();
-        if ip.len() >= length {
-            return Err(Errno(libc::ERANGE));
-        }
-        // SAFETY: a place of so many bytes for the text, and one for the port.
-        unsafe {
-            std::ptr::copy_nonoverlapping(ip.as_ptr(), text.cast(), ip.len());
-            text.add(ip.len()).write(0);
-            port.write(at.port());
-        }
-        Ok(())
+        // SAFETY: places of so many bytes for the text, and for the port.
+        unsafe { tell_address(at, text, length, port) }
     })
 }
 
@@ -376,16 +412,7 @@ pub unsafe extern "C" fn ferriband_putget_notify(
         };
         let note = Note(notification.expose_provenance() as u64);
         // SAFETY: the caller's promise.
-        let server = unsafe { server(putget) }?;
-        // the thread arms for what comes unsolicited if that can fire it
-        let is_late = server.with(|node| {
-            let bound = node.users.notify(tag, direction, note);
-            bound.map(|()| node.users.waits_for_all())
-        })?;
-        if is_late {
-            server.nudge();
-        }
-        Ok(())
+        bind(unsafe { server(putget) }?, tag, direction, note)
     })
 }
 
@@ -432,8 +459,10 @@ pub unsafe extern "C" fn ferriband_putget_crossover(
 ) {
     errno(|| {
         // SAFETY: the caller's promise.
-        let crossover = unsafe { server(putget) }?.with(|node| node.users.crossover);
-        let most = u64::from(MESSAGE_BYTES) - ferriband_putget_proto::HEADER_BYTES as u64;
+        let (crossover, most) = unsafe { server(putget) }?.with(|node| {
+            let most = node.config().room(0);
+            (node.users.crossover, most)
+        });
         // SAFETY: places for the results.
         unsafe {
             put_bytes.write(crossover.put.min(most) as usize);

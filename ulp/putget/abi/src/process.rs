@@ -7,7 +7,8 @@ use ferriband_ibv::{Access, Element, Mr, Pd};
 use ferriband_putget_proto::tags::{Direction, Note, Range, TagError, Tags, Told};
 use ferriband_putget_proto::{Answer, Asked, Granted, Kind, NotStarted, Segment};
 use ferriband_putget_proto::{Start, Started, Status};
-use ferriband_putget_verbs::{Left, Node, Peer, Users};
+use ferriband_putget_verbs::crossover::Crossover;
+use ferriband_putget_verbs::{Left, Node, Peer, Server, Users};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +18,7 @@ const ACCESS: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_READ);
 /// The most bytes that one element of a request names.
-const LONGEST: u64 = 1 << 30;
+pub const LONGEST: u64 = 1 << 30;
 
 /// A notification as it lies in the program's memory (`ferriband_putget_notification_t`).
 #[repr(C)]
@@ -26,6 +27,9 @@ pub struct Notification {
     status: u32,
     length: u64,
 }
+
+/// Bytes of a notification; its state is the first word, its status the second.
+pub const NOTIFICATION_BYTES: usize = size_of::<Notification>();
 
 /// A request of this process's.
 struct Own {
@@ -40,13 +44,6 @@ pub struct Hold {
     tag: u32,
     kind: Kind,
     length: u64,
-}
-
-/// Up to how many bytes operations go in protocol messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Crossover {
-    pub put: u64,
-    pub get: u64,
 }
 
 /// Memory of the program, and those who wait.
@@ -64,11 +61,14 @@ pub struct Process {
     pub arrived: VecDeque<Peer>,
     /// Peers that this process has asked itself.
     pub asked: Vec<Peer>,
+    /// Peers whose connections were lost, or did not come to be.
     pub left: Vec<(Peer, Left)>,
+    /// Up to how many bytes operations go in messages.
     pub crossover: Crossover,
 }
 
 /// Why a call was refused, as errno.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Errno(pub i32);
 
 impl From<TagError> for Errno {
@@ -115,6 +115,7 @@ unsafe fn read(address: u64, to: &mut [u8]) {
 }
 
 impl Process {
+    /// Without buffers.
     pub fn new(crossover: Crossover) -> Process {
         Process {
             tags: Tags::default(),
@@ -130,7 +131,10 @@ impl Process {
         }
     }
 
-    /// Registers memory of the program.
+    /// Registers memory of the program; its tag.
+    ///
+    /// # Errors
+    /// As `ferriband_putget_register`, by errno.
     ///
     /// # Safety
     /// Until it is unregistered the memory stays mapped, and peers and this library may read and
@@ -157,7 +161,7 @@ impl Process {
         }
     }
 
-    pub fn unregister(&mut self, tag: u32) -> Result<(), Errno> {
+    pub(crate) fn unregister(&mut self, tag: u32) -> Result<(), Errno> {
         if self.waiting.get(&tag).is_some_and(|count| *count > 0) {
             return Err(Errno(libc::EBUSY));
         }
@@ -219,7 +223,7 @@ impl Process {
         self.notes.remove(&note);
     }
 
-    pub fn notify(&mut self, tag: u32, direction: Direction, note: Note) -> Result<(), Errno> {
+    fn notify(&mut self, tag: u32, direction: Direction, note: Note) -> Result<(), Errno> {
         self.tags.bind(tag, direction, note)?;
         if let Err(errno) = self.expect(note) {
             self.tags.unbind(tag)?;
@@ -228,7 +232,7 @@ impl Process {
         Ok(())
     }
 
-    pub fn cancel(&mut self, tag: u32) -> Result<(), Errno> {
+    pub(crate) fn cancel(&mut self, tag: u32) -> Result<(), Errno> {
         let (_, note) = self.tags.unbind(tag)?.ok_or(Errno(libc::ENOENT))?;
         self.settle(note);
         Ok(())
@@ -374,7 +378,31 @@ impl Users for Process {
     }
 }
 
+/// Binds a notification to a buffer.
+///
+/// # Errors
+/// As `ferriband_putget_notify`, by errno.
+pub fn bind(
+    server: &Server<Process>,
+    tag: u32,
+    direction: Direction,
+    note: Note,
+) -> Result<(), Errno> {
+    // the thread arms for what comes unsolicited if that can fire it
+    let is_late = server.with(|node| {
+        let bound = node.users.notify(tag, direction, note);
+        bound.map(|()| node.users.waits_for_all())
+    })?;
+    if is_late {
+        server.nudge();
+    }
+    Ok(())
+}
+
 /// Begins a put or a get.
+///
+/// # Errors
+/// As `ferriband_putget_put`, by errno.
 pub fn begin(
     node: &mut Node<Process>,
     peer: Peer,

@@ -4,6 +4,8 @@
 //! which queue pair, time.
 
 use crate::credits::{Credits, LEAST_RECEIVES};
+use crate::direct::Directs;
+use crate::leases::{Leased, Leases};
 use crate::memory::{Answer, Asked, Granted, Memory, Status};
 use crate::message::{ADDRESS_BYTES, BadMessage, Flags, HEADER_BYTES, Header, Kind, Message};
 use crate::message::{SEGMENT_BYTES, Segment};
@@ -127,6 +129,9 @@ pub enum Violation {
     /// RDMA that was not begun has ended: a fault of this side's transport.
     #[error("RDMA operation {0} is not under way")]
     Job(u16),
+    /// Too many leases, a word on one that there is not, or an operation that one does not allow.
+    #[error("the peer's word on lease {0} does not fit")]
+    Lease(u32),
 }
 
 /// One side of a connection.
@@ -134,14 +139,18 @@ pub enum Violation {
 pub struct Connection<H> {
     config: Config,
     peer: Config,
-    credits: Credits,
-    requests: Requests,
+    pub(crate) credits: Credits,
+    pub(crate) requests: Requests,
     serving: Serving<H>,
-    /// A request was not begun for want of room.
-    starved: bool,
-    lost: bool,
+    pub(crate) leases: Leases,
+    pub(crate) direct: Directs,
+    /// How many messages were sent up to the last request.
+    pub(crate) last_request: u64,
+    /// A request or an operation was not begun for want of room.
+    pub(crate) starved: bool,
+    pub(crate) lost: bool,
     scratch: Vec<u8>,
-    stats: Stats,
+    pub(crate) stats: Stats,
 }
 
 impl<H: Copy> Connection<H> {
@@ -158,6 +167,9 @@ impl<H: Copy> Connection<H> {
             credits: Credits::new(config.receives, peer.receives),
             requests: Requests::new(peer.requests),
             serving: Serving::new(config.requests),
+            leases: Leases::default(),
+            direct: Directs::new(),
+            last_request: 0,
             starved: false,
             lost: false,
             scratch: Vec::with_capacity(peer.message_bytes as usize),
@@ -177,7 +189,7 @@ impl<H: Copy> Connection<H> {
 
     /// Whether what comes unsolicited has to be looked at, too: something waits for it.
     pub fn waits_for_all(&self) -> bool {
-        self.starved || !self.serving.waiting.is_empty()
+        self.starved || !self.serving.waiting.is_empty() || !self.leases.due.is_empty()
     }
 
     /// Whether responses may come unsolicited.
@@ -185,14 +197,20 @@ impl<H: Copy> Connection<H> {
         self.requests.has_unsolicited()
     }
 
-    /// Whether no request of this side waits for a response.
+    /// Whether no request of this side waits for a response, and no operation of its own is under
+    /// way.
     pub fn is_quiet(&self) -> bool {
-        self.requests.is_empty()
+        self.requests.is_empty() && self.direct.is_empty()
     }
 
     /// Whether the connection was lost.
     pub const fn is_lost(&self) -> bool {
         self.lost
+    }
+
+    /// Leases that this side has given, and those that it holds.
+    pub fn leased(&self) -> (Leased, Leased) {
+        self.leases.leased()
     }
 
     /// What it has done so far.
@@ -215,6 +233,7 @@ impl<H: Copy> Connection<H> {
         let answered = start.kind != Kind::Put || start.acknowledge || start.long.is_some();
         if !self.has_room() || answered && self.requests.is_full() {
             self.starved = true;
+            self.stats.paths.waited += 1;
             return Err(NotStarted::Full);
         }
         let solicited = start.solicit;
@@ -237,7 +256,8 @@ impl<H: Copy> Connection<H> {
         if let Some(segments) = start.long {
             header.set_segments(segments);
         }
-        self.stats.started(start.kind, start.long.is_some());
+        self.stats
+            .started(start.kind, start.long.is_some(), start.length);
         self.send(header, start.address, true, wire, |wire, to| {
             match start.long {
                 Some([_]) => {}
@@ -245,6 +265,7 @@ impl<H: Copy> Connection<H> {
                 None => append(to, start.payload, |room| wire.gather(start.token, room)),
             }
         });
+        self.last_request = self.credits.spent();
         Ok(match answered {
             true => Started::Answered,
             false => Started::Over,
@@ -293,15 +314,39 @@ impl<H: Copy> Connection<H> {
             Kind::Credits => {}
             Kind::Response => self.end(&message, wire)?,
             Kind::Put | Kind::Get | Kind::Exchange => self.serve(&message, wire)?,
+            Kind::Lease | Kind::Revoke | Kind::Returned => self.heard_of_lease(&message, wire)?,
         }
         self.flush(wire);
-        self.starved &= !self.has_room() || self.requests.is_full();
+        self.feed();
         Ok(())
     }
 
+    fn heard_of_lease<W: Wire<Hold = H>>(
+        &mut self,
+        message: &Message<'_>,
+        wire: &mut W,
+    ) -> Result<(), Violation> {
+        let number = message.header.request;
+        let leases = &mut self.leases;
+        let heard = match message.header.kind {
+            Kind::Lease => leases.take(&message.header, message.address),
+            Kind::Revoke => leases.revoked(number),
+            _ => leases
+                .returned(number)
+                .map(|given| wire.returned(given.token)),
+        };
+        heard.map_err(|_| Violation::Lease(number))
+    }
+
     /// Whether a message may be sent before anything else is.
-    fn has_room(&self) -> bool {
-        self.credits.may_send() && self.serving.waiting.is_empty()
+    pub(crate) fn has_room(&self) -> bool {
+        let waits = !self.serving.waiting.is_empty() || !self.leases.due.is_empty();
+        self.credits.may_send() && !waits
+    }
+
+    /// There may be room for what was not begun.
+    pub(crate) fn feed(&mut self) {
+        self.starved &= !self.has_room() || self.requests.is_full() || self.direct.is_full();
     }
 
     /// RDMA that was begun for the peer has ended well.
@@ -318,6 +363,7 @@ impl<H: Copy> Connection<H> {
         if self.serving.get(job).is_none() {
             return Err(Violation::Job(job.0));
         }
+        self.stats.paths.rdma += 1;
         self.finish(job, Status::Ok, wire);
         while let Some(due) = self.serving.first_due() {
             match self.begin(due, wire) {
@@ -340,16 +386,9 @@ impl<H: Copy> Connection<H> {
             memory.ended(long.granted.hold, Status::Undeliverable);
         }
         while let Some(pending) = self.requests.pop() {
-            let status = Status::Undeliverable;
-            let (length, offset, tag) = (0, 0, 0);
-            let answer = Answer {
-                status,
-                length,
-                offset,
-                tag,
-            };
-            memory.done(pending.token, answer);
+            memory.done(pending.token, Answer::undeliverable());
         }
+        self.lose_direct(memory);
     }
 
     /// A response.
@@ -368,6 +407,7 @@ impl<H: Copy> Connection<H> {
             return Err(unknown);
         }
         self.requests.remove(header.request);
+        self.stats.paths.refusals += u64::from(!ok);
         if brings {
             wire.scatter(pending.token, message.payload);
         }
@@ -394,7 +434,7 @@ impl<H: Copy> Connection<H> {
         if answered && self.serving.is_full() {
             return Err(Violation::TooMany);
         }
-        self.stats.served(header.kind, is_long);
+        self.stats.served(header.kind, is_long, header.length);
         let asked = Asked {
             kind: header.kind,
             tag: header.tag,
@@ -407,7 +447,7 @@ impl<H: Copy> Connection<H> {
         let granted = match wire.admit(&asked) {
             Ok(granted) => granted,
             Err(status) => {
-                self.stats.refused += 1;
+                self.stats.paths.refused += 1;
                 response.status = status;
                 if answered {
                     self.respond(response, solicited, wire, |_, _| ());
@@ -526,6 +566,7 @@ impl<H: Copy> Connection<H> {
         if self.has_room() {
             return self.send(header, &[], solicited, wire, data);
         }
+        self.stats.paths.late_answers += 1;
         let mut kept = Vec::new();
         data(wire, &mut kept);
         self.serving.waiting.push_back(Waiting {
@@ -535,8 +576,15 @@ impl<H: Copy> Connection<H> {
         });
     }
 
-    /// Sends what waits for credits, and gives credits back if that is due.
-    fn flush<W: Wire<Hold = H>>(&mut self, wire: &mut W) {
+    /// Sends what waits for credits, and gives credits back if that is due. A lease is revoked
+    /// before a request is answered that came behind the reason for that.
+    pub(crate) fn flush<W: Wire<Hold = H>>(&mut self, wire: &mut W) {
+        while self.credits.may_send()
+            && let Some((header, address)) = self.leases.due.pop_front()
+        {
+            let solicited = header.kind != Kind::Lease;
+            self.send(header, &address, solicited, wire, |_, _| ());
+        }
         while self.credits.may_send()
             && let Some(waiting) = self.serving.waiting.pop_front()
         {
@@ -546,7 +594,7 @@ impl<H: Copy> Connection<H> {
         }
         if self.credits.must_return() {
             let header = Header::new(Kind::Credits, 0);
-            self.stats.credits += 1;
+            self.stats.paths.credits += 1;
             self.send(header, &[], false, wire, |_, _| ());
         }
     }
@@ -563,8 +611,12 @@ impl<H: Copy> Connection<H> {
         self.scratch.clear();
         header.emit(address, &mut self.scratch);
         payload(wire, &mut self.scratch);
+        let changes = matches!(header.kind, Kind::Put | Kind::Exchange);
+        let fence = changes && self.direct.has_reads();
         // messages that nobody looks at must not take all receives of the peer
-        wire.send(&self.scratch, solicited || self.credits.presses());
+        let solicited = solicited || self.credits.presses();
+        self.stats.sent(self.scratch.len(), solicited);
+        wire.send(&self.scratch, solicited, fence);
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Credits {
     to_return: u16,
     /// All receives of this side.
     own: u16,
+    /// Messages that were sent so far.
+    spent: u64,
 }
 
 /// The peer gives back more than it has.
@@ -31,6 +33,7 @@ impl Credits {
             most: peer,
             to_return: 0,
             own,
+            spent: 0,
         }
     }
 
@@ -52,10 +55,27 @@ impl Credits {
 
     /// A message is sent. Returns what it says of receives that were posted again.
     pub const fn spend(&mut self) -> u16 {
-        self.have -= 1;
+        self.spend_without_word();
         let returned = self.to_return;
         self.to_return = 0;
         returned
+    }
+
+    /// A receive of the peer's is taken by what says nothing of this side's receives.
+    pub const fn spend_without_word(&mut self) {
+        self.have -= 1;
+        self.spent += 1;
+    }
+
+    /// Messages that were sent so far.
+    pub const fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// How many of them, the first ones, the peer is known to have carried out: each gives one
+    /// credit back.
+    pub const fn carried_out(&self) -> u64 {
+        self.spent - (self.most - self.have) as u64
     }
 
     /// A message came, and its receive is posted again.

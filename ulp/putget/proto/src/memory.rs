@@ -94,6 +94,17 @@ pub struct Answer {
     pub tag: u32,
 }
 
+impl Answer {
+    pub(crate) const fn undeliverable() -> Answer {
+        Answer {
+            status: Status::Undeliverable,
+            length: 0,
+            offset: 0,
+            tag: 0,
+        }
+    }
+}
+
 /// Memory of a process, and those who wait for requests to end.
 ///
 /// A request is admitted once, then its bytes are moved, then it has ended; all three once. Between
@@ -130,4 +141,12 @@ pub trait Memory {
     /// A request of this side's has ended. Not told of puts that go short without an
     /// acknowledgement.
     fn done(&mut self, token: u64, answer: Answer);
+
+    /// The peer has put so many bytes by a lease that counts, which was given with `token`. They
+    /// are in memory.
+    fn counted(&mut self, _token: u64, _length: u64) {}
+
+    /// A lease that was given with `token` is over: the peer does not reach the memory by it any
+    /// more. Told once for each that [`crate::Connection::lease`] has taken up.
+    fn returned(&mut self, _token: u64) {}
 }

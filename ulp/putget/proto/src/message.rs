@@ -27,15 +27,25 @@ pub enum Kind {
     Response,
     /// Receives were posted again.
     Credits,
+    /// The peer may reach memory of the sender itself. The request's number is the lease's, which
+    /// a connection uses once.
+    Lease,
+    /// A lease is over: to be answered when no operation by it is under way.
+    Revoke,
+    /// No operation by a lease is under way, and none will be.
+    Returned,
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [
+    const ALL: [Kind; 8] = [
         Kind::Put,
         Kind::Get,
         Kind::Exchange,
         Kind::Response,
         Kind::Credits,
+        Kind::Lease,
+        Kind::Revoke,
+        Kind::Returned,
     ];
 
     const fn code(self) -> u8 {
@@ -45,6 +55,9 @@ impl Kind {
             Kind::Exchange => 3,
             Kind::Response => 4,
             Kind::Credits => 5,
+            Kind::Lease => 6,
+            Kind::Revoke => 7,
+            Kind::Returned => 8,
         }
     }
 
@@ -67,6 +80,22 @@ bitflags::bitflags! {
         const ACK = 1 << 1;
         /// Somebody waits for the response: it is to be sent solicited.
         const SOLICIT = 1 << 2;
+    }
+}
+
+bitflags::bitflags! {
+    /// What the holder of a lease may do itself.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct Rights: u16 {
+        /// Write.
+        const PUT = 1;
+        /// Read.
+        const GET = 1 << 1;
+        /// Atomic operations of the adapter on aligned values of 64 bits.
+        const ATOMIC = 1 << 2;
+        /// Each operation counts at the target: a write carries immediate data, and nothing else
+        /// is allowed.
+        const COUNTS = 1 << 3;
     }
 }
 
@@ -94,15 +123,17 @@ pub struct Header {
     pub request: u32,
     /// Receives that the sender has posted again since its last message.
     pub returned: u16,
-    /// Of a long request: pieces of the initiator's memory, at least 1.
+    /// Of a long request: pieces of the initiator's memory, at least 1. Of a lease: its [`Rights`].
     pub pieces: u16,
-    /// Of a request: which memory. Of a response: what that memory says.
+    /// Of a request and a lease: which memory. Of a response: what that memory says.
     pub tag: u32,
-    /// Of a request: bytes asked for. Of a response: bytes granted.
+    /// Of a request: bytes asked for. Of a response: bytes granted. Of a lease: bytes of the
+    /// memory.
     pub length: u64,
-    /// Of a long request of one piece: where it is. Of a response: offset at the target.
+    /// Of a long request of one piece, and of a lease: where it is. Of a response: offset at the
+    /// target.
     pub memory: u64,
-    /// Of a long request of one piece: its key.
+    /// Of a long request of one piece, and of a lease: its key.
     pub key: u32,
 }
 
@@ -219,8 +250,11 @@ impl<'a> Message<'a> {
             if self.header.status != Status::Ok {
                 return bad("status", self.header.status.code().into());
             }
-        } else if !self.header.flags.is_empty() || !self.address.is_empty() {
+        } else if !self.header.flags.is_empty() || !self.address.is_empty() && kind != Kind::Lease {
             return bad("flags or address", self.header.flags.bits().into());
+        }
+        if kind == Kind::Lease {
+            return self.check_lease();
         }
         if self.header.flags.contains(Flags::LONG) {
             return self.check_long();
@@ -231,11 +265,28 @@ impl<'a> Message<'a> {
         let fits = match kind {
             Kind::Put => got == self.header.length,
             Kind::Exchange => got >= self.header.length,
-            Kind::Get | Kind::Credits => got == 0,
+            Kind::Get | Kind::Credits | Kind::Lease | Kind::Revoke | Kind::Returned => got == 0,
             // a short get's data, all of them; none of other requests
             Kind::Response => got == 0 || got == self.header.length,
         };
         if fits { Ok(()) } else { bad("payload", got) }
+    }
+
+    fn check_lease(&self) -> Result<(), BadMessage> {
+        let Header {
+            kind,
+            memory,
+            length,
+            ..
+        } = self.header;
+        let bad = |field, value| Err(BadMessage::Field { kind, field, value });
+        if !self.payload.is_empty() {
+            return bad("payload", self.payload.len() as u64);
+        }
+        match memory.checked_add(length) {
+            Some(_) => Ok(()),
+            None => bad("length", length),
+        }
     }
 
     fn check_long(&self) -> Result<(), BadMessage> {
@@ -301,6 +352,15 @@ impl Header {
             length: 0,
             memory: 0,
             key: 0,
+        }
+    }
+
+    /// The memory that a lease is for.
+    pub(crate) const fn leased(&self) -> Segment {
+        Segment {
+            address: self.memory,
+            length: self.length,
+            key: self.key,
         }
     }
 

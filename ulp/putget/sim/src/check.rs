@@ -45,6 +45,9 @@ impl World {
                         Law::Wake,
                         format!("p{me} has not heard of the loss of p{to}"),
                     );
+                } else if !link.direct_over.is_empty() && link.machine().waits_for_direct() {
+                    let what = format!("p{me} does not hear of {:?}", link.direct_over);
+                    self.fail(Law::Wake, what);
                 } else if !link.failed && link.machine().waits_for_all() {
                     let what = format!("p{me} waits for p{to}: {:?}", link.machine());
                     self.fail(Law::Wake, what);
@@ -62,12 +65,36 @@ impl World {
             for request in 0..self.processes[me].requests.len() {
                 self.check_request(me, request);
             }
+            self.check_counters(me);
             let process = &self.processes[me];
             let held = process.buffers.iter().find(|buffer| buffer.held > 0);
             if let (false, Some(held)) = (process.dead, held) {
                 self.fail(Law::Fate, format!("p{me}: {held:?} is held for ever"));
             }
             self.check_memory(me);
+        }
+    }
+
+    /// Law 7: buffers have counted each request that was carried out there, once.
+    fn check_counters(&mut self, me: usize) {
+        if self.processes[me].dead {
+            return;
+        }
+        for at in 0..crate::process::SHARED {
+            let buffer = &self.processes[me].buffers[at];
+            let is_here = |request: &&crate::process::Request| {
+                let hold = request.fate.admitted.and_then(Result::ok);
+                let here = hold
+                    .is_some_and(|hold| (hold.buffer, hold.generation) == (at, buffer.generation));
+                request.target == me && here && request.fate.ended == Some(Status::Ok)
+            };
+            let requests = self.processes.iter().flat_map(|process| &process.requests);
+            let due = requests.filter(is_here).count() as u64;
+            if buffer.counts && buffer.registered && buffer.count != due {
+                let what = format!("p{me}, buffer {at} has counted {}, not {due}", buffer.count);
+                self.fail(Law::Counter, what);
+                return;
+            }
         }
     }
 
@@ -83,6 +110,7 @@ impl World {
             && link.tally.sent == back.tally.taken
             && due < u64::from(back.config.receives / 2);
         let over = link.jobs.is_empty() && link.completions.is_empty() && link.begun.is_empty();
+        let over = over && link.answering.is_empty() && link.direct_over.is_empty();
         let (from, to) = (link.from, link.to);
         if !conserved {
             let what = format!("p{from}: {:?}, p{to}: {:?}", link.tally, back.tally);

@@ -8,8 +8,8 @@ use crate::process::{CELL, EMPTY, Hold, Temper};
 use crate::world::World;
 use crate::{Law, Plant};
 use ferriband_putget_proto::tags::Direction;
-use ferriband_putget_proto::{Answer, Asked, Granted, Job, Kind, Memory, NotBegun, Segment};
-use ferriband_putget_proto::{HEADER_BYTES, Status, Wire};
+use ferriband_putget_proto::{Answer, Asked, DirectJob, Granted, HEADER_BYTES, Job, Kind, Memory};
+use ferriband_putget_proto::{NotBegun, Posting, Segment, Status, Wire};
 
 /// The surroundings of a machine while it is at work.
 pub(crate) struct Edge<'a> {
@@ -148,6 +148,7 @@ impl Memory for Edge<'_> {
         let granted = self.grant(asked, request, offset);
         self.world.admitted(self.link, request, granted);
         let (hold, tag) = (granted?, self.world.rng.below(1000) as u32);
+        self.world.wish_lease(self.link, hold.buffer);
         let initiator = self.peer();
         let fate = &mut self.world.processes[initiator].requests[request].fate;
         fate.offset = (offset * CELL) as u64;
@@ -240,12 +241,27 @@ impl Memory for Edge<'_> {
         }
         self.world.done(self.link, token as usize, answer);
     }
+
+    fn counted(&mut self, token: u64, _: u64) {
+        self.world.counted(self.link, token);
+    }
+
+    fn returned(&mut self, token: u64) {
+        self.world.returned(self.link, token);
+    }
 }
 
 impl Wire for Edge<'_> {
-    fn send(&mut self, message: &[u8], solicited: bool) {
+    fn direct(&mut self, job: DirectJob, posting: &Posting) -> Result<bool, NotBegun> {
+        Ok(self.world.post_direct(self.link, job, posting))
+    }
+
+    fn send(&mut self, message: &[u8], solicited: bool, fence: bool) {
         let header = parse(message).header;
         self.world.check_sent(self.link, &header);
+        if header.kind == Kind::Revoke && self.world.strikes(Plant::RevokeLost, 3) {
+            return;
+        }
         let mut bytes = message.to_vec();
         let mut solicited = solicited;
         let late = self.late.take();
@@ -268,17 +284,22 @@ impl Wire for Edge<'_> {
         if header.returned > 0 && self.world.strikes(Plant::CreditLost, 10) {
             bytes[8..10].copy_from_slice(&(header.returned - 1).to_be_bytes());
         }
+        if self.world.plant == Some(Plant::CreditsEarly) {
+            let returned = self.world.forge_credits(self.link, header.returned);
+            bytes[8..10].copy_from_slice(&returned.to_be_bytes());
+        }
         let swaps = self.world.strikes(Plant::MessagesSwapped, 10);
         let link = &mut self.world.links[self.link];
         let packet = Packet {
-            bytes,
-            solicited,
             late,
+            fence,
+            ..Packet::message(bytes, solicited)
         };
         if link.failed {
             return;
         }
         let last = link.flying.back();
+        let last = last.filter(|last| last.direct.is_none());
         let between = last.is_some_and(|last| is_answered(&parse(&last.bytes).header)) && swaps;
         let at = link.flying.len() - usize::from(between);
         link.flying.insert(at, packet);

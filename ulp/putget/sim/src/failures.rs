@@ -73,7 +73,12 @@ impl World {
             }
             let landing = self.rng.index(self.links[at].flying.len() + 1);
             for _ in 0..landing {
-                self.land(at);
+                // a dead process's memory is read by nobody
+                let front = self.links[at].flying.front();
+                let direct = front.is_some_and(|packet| packet.direct.is_some());
+                if self.may_land(at) && !(direct && self.processes[self.links[at].from].dead) {
+                    self.land(at);
+                }
             }
             let after = self.rng.pick(&[0, 10, 300, 3000]);
             let link = &mut self.links[at];

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod direct;
 mod edge;
 mod failures;
 mod link;
@@ -17,7 +18,6 @@ mod oracle;
 mod process;
 mod program;
 mod rdma;
-mod rng;
 mod stats;
 mod world;
 
@@ -35,13 +35,16 @@ pub enum Law {
     /// Law 2: Requests of one initiator are admitted in the order in which they were begun.
     Order,
     /// Law 3: At one address, short puts of at most 64 bytes keep their order, and short gets of at
-    /// most 8 bytes keep their order with them.
+    /// most 8 bytes keep their order with them. So do those by leases, among each other and with
+    /// short ones.
     Address,
-    /// Law 4: No byte outside what was granted is touched, and none before `admit`, after `ended`,
-    /// or after an unregister has returned.
+    /// Law 4: No byte outside what was granted or lent is touched, and none before `admit`, after
+    /// `ended`, after a lease came back, or after an unregister has returned.
     Range,
     /// Law 5: Memory of the initiator is touched until its request has ended there, never after.
     Local,
+    /// Law 7: A buffer counts each request that was carried out there once, by whatever way.
+    Counter,
     /// Law 9: A notification fires once, by the next operation of its direction on its buffer.
     Notification,
     /// Law 10: Messages under way are at most the receives, requests under way at most those that
@@ -60,12 +63,13 @@ pub enum Law {
 
 impl Law {
     /// All of them.
-    pub const ALL: [Law; 11] = [
+    pub const ALL: [Law; 12] = [
         Law::Fate,
         Law::Order,
         Law::Address,
         Law::Range,
         Law::Local,
+        Law::Counter,
         Law::Notification,
         Law::Bound,
         Law::Wake,
@@ -82,6 +86,7 @@ impl Law {
             Law::Address => 3,
             Law::Range => 4,
             Law::Local => 5,
+            Law::Counter => 7,
             Law::Notification => 9,
             Law::Bound => 10,
             Law::Wake => 11,
@@ -139,11 +144,30 @@ pub enum Plant {
     ArmedForSolicited,
     /// RDMA is said to have no room although none is under way.
     JobForgotten,
+    /// A buffer that is lent goes without being called back.
+    LeaseKept,
+    /// A buffer that is lent is called back, and goes before it is returned.
+    LeaseUnawaited,
+    /// A revocation is lost, now and then.
+    RevokeLost,
+    /// The end of a put by a lease is told when it is posted.
+    DirectEarly,
+    /// Fences keep nothing.
+    Unfenced,
+    /// Credits of messages go back before they are carried out, so operations by leases overtake
+    /// them.
+    CreditsEarly,
+    /// A buffer that counts is lent as one that does not.
+    GetUncounted,
+    /// A put by a lease is not counted, now and then.
+    CountLost,
+    /// A process that waits for the end of an operation by a lease does not arm for it.
+    DirectUnarmed,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 22] = [
+    pub const ALL: [Plant; 31] = [
         Plant::CompletedEarly,
         Plant::PlacedLate,
         Plant::NotificationKept,
@@ -166,6 +190,15 @@ impl Plant {
         Plant::SleptUnlooked,
         Plant::ArmedForSolicited,
         Plant::JobForgotten,
+        Plant::LeaseKept,
+        Plant::LeaseUnawaited,
+        Plant::RevokeLost,
+        Plant::DirectEarly,
+        Plant::Unfenced,
+        Plant::CreditsEarly,
+        Plant::GetUncounted,
+        Plant::CountLost,
+        Plant::DirectUnarmed,
     ];
 
     /// The laws that find it.
@@ -186,6 +219,11 @@ impl Plant {
             Plant::LossForgotten => &[Law::Wake, Law::Fate],
             Plant::LossEarly => &[Law::Range, Law::Local],
             Plant::ReceiveLate => &[Law::Bound],
+            Plant::LeaseKept | Plant::LeaseUnawaited => &[Law::Range],
+            Plant::RevokeLost | Plant::DirectUnarmed => &[Law::Wake],
+            Plant::DirectEarly => &[Law::Fate],
+            Plant::Unfenced | Plant::CreditsEarly => &[Law::Address],
+            Plant::GetUncounted | Plant::CountLost => &[Law::Counter],
         }
     }
 }

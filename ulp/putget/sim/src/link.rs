@@ -3,8 +3,11 @@
 //!
 //! Owns: the state of two crossed queue pairs. Must not know: when something moves.
 
+use crate::direct::Direct;
 use crate::process::Hold;
-use ferriband_putget_proto::{Config, Connection, Flags, Header, Job, Kind, Message, Segment};
+use ferriband_putget_proto::{
+    Config, Connection, DirectJob, Flags, Header, Job, Kind, Message, Segment,
+};
 use std::collections::VecDeque;
 
 /// A message under way.
@@ -14,6 +17,28 @@ pub(crate) struct Packet {
     pub solicited: bool,
     /// Its payload is taken again from these cells when it leaves; only where a fault is planted.
     pub late: Option<Late>,
+    /// READs by leases before it have to have ended.
+    pub fence: bool,
+    /// It is no message but an operation by a lease.
+    pub direct: Option<Box<Direct>>,
+    /// The operation's end was told before it; only where a fault is planted.
+    pub told: bool,
+    /// It is what a put by a lease leaves at its target: immediate data, and the length.
+    pub immediate: Option<(u32, u64)>,
+}
+
+impl Packet {
+    pub const fn message(bytes: Vec<u8>, solicited: bool) -> Packet {
+        Packet {
+            bytes,
+            solicited,
+            late: None,
+            fence: false,
+            direct: None,
+            told: false,
+            immediate: None,
+        }
+    }
 }
 
 /// Cells whose values a planted fault takes too late.
@@ -78,6 +103,16 @@ pub(crate) struct Link {
     pub job_room: usize,
     /// RDMA of this side that is over and was not looked at.
     pub completions: VecDeque<Job>,
+    /// Operations by leases that were carried out, and whose ends were not told.
+    pub answering: VecDeque<Direct>,
+    /// Ends that were told and not looked at, with what was brought.
+    pub direct_over: VecDeque<(DirectJob, Vec<u32>)>,
+    /// Whether such an end wakes this side up.
+    pub armed_for_direct: bool,
+    /// The buffer that the peer has asked for and may be lent.
+    pub wished: Option<usize>,
+    /// Credits that a planted fault has given back before their time.
+    pub forged: u16,
     /// Whether an unsolicited message of the peer's wakes this side up.
     pub armed_for_all: bool,
     /// Requests of this side in the order in which they were begun, that were not admitted.
@@ -105,6 +140,11 @@ impl Link {
             jobs: Vec::new(),
             job_room,
             completions: VecDeque::new(),
+            answering: VecDeque::new(),
+            direct_over: VecDeque::new(),
+            armed_for_direct: false,
+            wished: None,
+            forged: 0,
             armed_for_all: false,
             begun: VecDeque::new(),
             solicits: vec![false; config.requests.into()],
@@ -126,7 +166,7 @@ pub(crate) fn is_answered(header: &Header) -> bool {
     match header.kind {
         Kind::Put => header.flags.intersects(asks),
         Kind::Get | Kind::Exchange => true,
-        Kind::Response | Kind::Credits => false,
+        _ => false,
     }
 }
 

@@ -19,6 +19,8 @@ enum Found {
     Message(usize),
     /// RDMA of this side that is over.
     Rdma(usize),
+    /// An operation by a lease of this side's that is over.
+    Direct(usize),
     /// This side's connection is lost, and all that completed before was handed over.
     Loss(usize),
 }
@@ -34,18 +36,15 @@ impl World {
     }
 
     /// Whether the next message of a side can land.
-    pub(crate) fn may_land(&self, link: usize) -> bool {
-        let link = &self.links[link];
-        !link.failed && !link.flying.is_empty()
+    pub(crate) fn may_land(&self, link_index: usize) -> bool {
+        let link = &self.links[link_index];
+        !link.failed && !link.flying.is_empty() && !self.is_fenced(link_index)
     }
 
-    /// It lands: it takes a receive, and tells of itself. Law 10.
-    pub(crate) fn land(&mut self, at: usize) {
+    /// It takes a receive of the peer's. Law 10.
+    pub(crate) fn take_receive(&mut self, at: usize) {
         let link = &mut self.links[at];
         let (from, to) = (link.from, link.to);
-        let Some(mut packet) = link.flying.pop_front() else {
-            return;
-        };
         if link.receives == 0 {
             self.fail(
                 Law::Bound,
@@ -54,6 +53,24 @@ impl World {
             return;
         }
         link.receives -= 1;
+    }
+
+    /// It lands: it takes a receive, and tells of itself.
+    pub(crate) fn land(&mut self, at: usize) {
+        let link = &mut self.links[at];
+        let (from, to) = (link.from, link.to);
+        if link
+            .flying
+            .front()
+            .is_some_and(|packet| packet.direct.is_some())
+        {
+            self.land_direct(at);
+            return;
+        }
+        let Some(mut packet) = link.flying.pop_front() else {
+            return;
+        };
+        self.take_receive(at);
         if let Some(late) = packet.late.take() {
             self.take_late(&mut packet, late);
         }
@@ -89,10 +106,12 @@ impl World {
             let arrived = !self.links[self.back(at)].arrived.is_empty();
             let completed = !link.completions.is_empty();
             let heard = link.failed && !link.told_lost && link.heard_from <= self.now;
-            let rest = !arrived && !completed;
+            let over = !link.direct_over.is_empty();
+            let rest = !arrived && !completed && !over;
             let found = [
                 (!link.told_lost && arrived, Found::Message(at)),
                 (!link.told_lost && completed, Found::Rdma(at)),
+                (!link.told_lost && over, Found::Direct(at)),
                 (heard && rest, Found::Loss(at)),
             ];
             found
@@ -116,6 +135,7 @@ impl World {
         match found {
             Found::Message(at) => self.take_message(at),
             Found::Rdma(at) => self.take_rdma(at),
+            Found::Direct(at) => self.take_direct(at),
             Found::Loss(at) => self.hear_of_loss(at),
         }
     }
@@ -136,9 +156,15 @@ impl World {
         if self.links[at].jobs.iter().any(|job| job.moved > 0) {
             self.stats.between_pieces += 1;
         }
+        self.links[at].tally.taken += 1;
+        if let Some((immediate, length)) = packet.immediate {
+            self.run_machine(at, |machine, edge| {
+                machine.handle_immediate(immediate, length, edge)
+            });
+            return;
+        }
         let header = parse(&packet.bytes).header;
         let tally = &mut self.links[at].tally;
-        tally.taken += 1;
         tally.returned_in += u64::from(header.returned);
         tally.unanswered += u64::from(is_answered(&header));
         if header.kind == Kind::Response {
@@ -158,6 +184,15 @@ impl World {
         for _ in 0..=usize::from(twice) {
             self.run_machine(at, |machine, edge| machine.handle_message(bytes, edge));
         }
+        self.lend(at);
+    }
+
+    fn take_direct(&mut self, at: usize) {
+        let Some((job, found)) = self.links[at].direct_over.pop_front() else {
+            return;
+        };
+        let data: Vec<u8> = found.iter().flat_map(|cell| cell.to_be_bytes()).collect();
+        self.run_machine(at, |machine, edge| machine.handle_direct(job, &data, edge));
     }
 
     fn take_rdma(&mut self, at: usize) {
@@ -172,6 +207,7 @@ impl World {
         self.links[at].told_lost = true;
         if self.plant != Some(Plant::LossEarly) {
             self.links[at].jobs.clear();
+            self.links[at].answering.clear();
         }
         self.run_machine(at, |machine, edge| {
             machine.handle_lost(edge);
@@ -216,6 +252,8 @@ impl World {
             let all = machine.waits_for_all() || waits && machine.has_unsolicited();
             let all = all && self.plant != Some(Plant::ArmedForSolicited);
             self.links[at].armed_for_all = all;
+            let direct = self.links[at].machine().waits_for_direct();
+            self.links[at].armed_for_direct = direct && self.plant != Some(Plant::DirectUnarmed);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Owns: the laws 1 to 5, 9, 10 and 12, as far as they hold at each step. Must not know: the
 //! machines.
 
-use crate::link::is_answered;
+use crate::link::{Packet, is_answered};
 use crate::process::{CELL, EMPTY, Hold, Request, SCRIBBLE, value_of};
 use crate::world::World;
 use crate::{Law, Plant};
@@ -12,12 +12,13 @@ use ferriband_putget_proto::{Answer, Asked, Header, Kind, Status};
 
 /// Cells up to which short puts keep their order at one address.
 const ORDERED_PUT: usize = 64 / CELL;
-/// Cells up to which short gets do.
+/// Cells up to which short gets, and those by leases, do.
 const ORDERED_GET: usize = 8 / CELL;
 
 /// Whether a request that writes keeps its order at one address.
 const fn is_ordered(request: &Request) -> bool {
-    !matches!(request.kind, Kind::Get) && !request.long && request.cells <= ORDERED_PUT
+    let short = !request.long || request.direct;
+    !matches!(request.kind, Kind::Get) && short && request.cells <= ORDERED_PUT
 }
 
 impl World {
@@ -73,6 +74,9 @@ impl World {
             return;
         }
         fate.ended = Some(status);
+        if status == Status::Ok {
+            self.processes[me].buffers[hold.buffer].count += 1;
+        }
     }
 
     /// The bytes that are moved are those that were granted.
@@ -101,10 +105,14 @@ impl World {
 
     /// A cell of a target's memory is written.
     pub(crate) fn write_held(&mut self, me: usize, hold: &Hold, at: usize, value: u32) {
-        let Some(cell) = self.check_held(me, hold, at) else {
-            return;
-        };
-        let initiator = hold.initiator;
+        if self.check_held(me, hold, at).is_some() {
+            self.put_cell(me, hold, at, value);
+        }
+    }
+
+    /// A cell that may be touched is written. Laws 1, 3 and 5.
+    pub(crate) fn put_cell(&mut self, me: usize, hold: &Hold, at: usize, value: u32) {
+        let (cell, initiator) = (hold.first + at, hold.initiator);
         if value != value_of(initiator, hold.request, at) {
             let late = value == SCRIBBLE || value == EMPTY;
             let law = if late { Law::Local } else { Law::Fate };
@@ -180,6 +188,35 @@ impl World {
             let returned = header.returned;
             format!("p{from} to p{to}: {kind:?} {request} returns {returned}, had {have} credits")
         });
+    }
+
+    /// Laws 10 and 12: a put by a lease may take a receive.
+    pub(crate) fn check_immediate(&mut self, at: usize) {
+        let back = self.back(at);
+        let receives = u64::from(self.links[back].config.receives);
+        let link = &mut self.links[at];
+        let tally = &mut link.tally;
+        let have = (receives + tally.returned_in).saturating_sub(tally.sent);
+        tally.sent += 1;
+        if have < 2 {
+            let what = format!("p{}, a put by a lease with {have} credits", link.from);
+            self.fail(Law::Credits, what);
+        }
+    }
+
+    /// What a planted fault says of receives in place of `returned`: those of messages that were
+    /// sent and not looked at, too, as if they had been carried out.
+    pub(crate) fn forge_credits(&mut self, at: usize, returned: u16) -> u16 {
+        let back = self.back(at);
+        let there = &self.links[back];
+        let takes = |packet: &&Packet| packet.direct.is_none();
+        let flying = there.flying.iter().filter(takes).count();
+        let early = (there.arrived.len() + flying) as u16;
+        let link = &mut self.links[at];
+        // what was given back too early is not given back again
+        let says = (returned + early).saturating_sub(link.forged);
+        link.forged = link.forged + says - returned;
+        says
     }
 
     /// An operation on a buffer has ended. Law 9.
@@ -300,7 +337,7 @@ impl World {
         let known = &self.processes[me].requests[request];
         let buffer = &self.processes[me].buffers[known.buffer];
         let (first, begun) = (buffer.first, known.begun);
-        let is_short = !known.long && cells <= ORDERED_GET;
+        let is_short = (!known.long || known.direct) && cells <= ORDERED_GET;
         for at in 0..cells {
             let value = self.processes[me].cells[first + at];
             if at >= hold.cells {

@@ -67,6 +67,14 @@ pub(crate) struct Buffer {
     pub bound: Option<(Direction, Note)>,
     /// The own request that it serves.
     pub request: Option<usize>,
+    /// Requests to it are counted.
+    pub counts: bool,
+    /// How many were, of this generation.
+    pub count: u64,
+    /// Peers that reach it themselves.
+    pub lent: Vec<usize>,
+    /// It is about to go: nobody is lent it.
+    pub closing: bool,
 }
 
 /// What has become of a request at its target.
@@ -87,6 +95,8 @@ pub(crate) struct Request {
     pub tag: u32,
     pub cells: usize,
     pub long: bool,
+    /// It goes by a lease.
+    pub direct: bool,
     pub acknowledge: bool,
     /// The own buffer.
     pub buffer: usize,
@@ -111,13 +121,19 @@ pub(crate) struct Process {
     pub awake: bool,
     pub stopped_until: u64,
     pub dead: bool,
+    /// It lends buffers.
+    pub lends: bool,
     /// Notes that have fired.
     pub fired: Vec<bool>,
 }
 
 impl Process {
     /// A process with buffers of these lengths and tempers, none of which is registered.
-    pub fn new(shared: [(usize, Temper); SHARED], program: Program) -> Process {
+    pub fn new(
+        shared: [(usize, Temper); SHARED],
+        (lends, counts): (bool, [bool; SHARED]),
+        program: Program,
+    ) -> Process {
         let own = [(OWN_CELLS, Temper::Plain); OWN];
         let mut first = GUARD;
         let mut buffers = Vec::new();
@@ -132,6 +148,10 @@ impl Process {
                 held: 0,
                 bound: None,
                 request: None,
+                counts: counts.get(tag).is_some_and(|counts| *counts),
+                count: 0,
+                lent: Vec::new(),
+                closing: false,
             });
             first += cells + GUARD;
         }
@@ -145,6 +165,7 @@ impl Process {
             awake: true,
             stopped_until: 0,
             dead: false,
+            lends,
             fired: Vec::new(),
         }
     }

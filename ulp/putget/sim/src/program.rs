@@ -3,14 +3,16 @@
 //!
 //! Owns: what is asked for. Must not know: what becomes of it.
 
-use crate::Law;
+use crate::direct::BESIDE;
 use crate::edge::Edge;
 use crate::process::{CELL, EMPTY, Fate, OWN_CELLS, Request, SCRIBBLE, SHARED, value_of};
 use crate::rdma::key_of;
-use crate::rng::Rng;
 use crate::world::World;
+use crate::{Law, Plant};
 use ferriband_putget_proto::tags::{Direction, Note, Range, TagError};
-use ferriband_putget_proto::{Kind, NotStarted, SEGMENT_BYTES, Segment, Start, Started};
+use ferriband_putget_proto::{Direct, DirectOp, Kind, NotDirect, NotStarted, SEGMENT_BYTES};
+use ferriband_putget_proto::{Segment, Start, Started};
+use ferriband_seed::Rng;
 
 /// Bytes of the address of a request: its number, and the offset in cells.
 const ADDRESS: usize = 8;
@@ -25,6 +27,8 @@ pub(crate) enum Wait {
     Done(usize),
     /// The end of all of its requests.
     All,
+    /// The return of a buffer that is to go.
+    Returned(usize),
 }
 
 /// A request that a program wishes for.
@@ -64,13 +68,29 @@ pub(crate) struct Program {
     favours: bool,
     /// It does nothing but ask.
     posts: bool,
+    /// All that it asks for lies in a few cells of one buffer, and it acknowledges nothing.
+    narrow: bool,
 }
 
 impl Program {
     pub fn new(rng: &mut Rng) -> Program {
         // long requests whose ends nobody waits for: what comes back is seen late
         let posts = rng.chance(20);
+        let narrow = rng.chance(20);
         let program = Program::any(rng);
+        if narrow {
+            return Program {
+                left: rng.pick(&[20, 40, 80]),
+                crossover: OWN_CELLS,
+                acknowledges: 0,
+                waits: 0,
+                longest: 2,
+                places: 1,
+                favours: true,
+                narrow,
+                ..program
+            };
+        }
         if !posts {
             return program;
         }
@@ -101,6 +121,7 @@ impl Program {
             notes: 0,
             favours: rng.chance(20),
             posts: false,
+            narrow: false,
         }
     }
 }
@@ -118,6 +139,7 @@ impl World {
             }
             Wait::Done(request) => process.requests[request].done.is_none(),
             Wait::All => self.has_open(me),
+            Wait::Returned(buffer) => !process.buffers[buffer].lent.is_empty(),
         };
         program.left > 0 && program.busy_until <= self.now && !waits
     }
@@ -131,7 +153,11 @@ impl World {
     /// The program does something.
     pub(crate) fn act(&mut self, me: usize) {
         let program = &mut self.processes[me].program;
-        program.wait = Wait::Nothing;
+        if let Wait::Returned(buffer) = std::mem::replace(&mut program.wait, Wait::Nothing) {
+            self.unregister(me, buffer);
+            return;
+        }
+        let program = &mut self.processes[me].program;
         if let Some(wish) = program.wish.take() {
             self.ask(me, wish);
             return;
@@ -161,12 +187,13 @@ impl World {
         let program = &self.processes[me].program;
         let others = if program.favours { 1 } else { count - 1 };
         let target = (me + 1 + self.rng.index(others)) % count;
-        let (longest, places) = (program.longest, program.places);
+        let (longest, places, narrow) = (program.longest, program.places, program.narrow);
         let (acknowledges, solicits, waits) =
             (program.acknowledges, program.solicits, program.waits);
         let rng = &mut self.rng;
         let kind = rng.pick(&[Kind::Put, Kind::Put, Kind::Get, Kind::Get, Kind::Exchange]);
-        let buffer = &self.processes[target].buffers[rng.index(SHARED)];
+        let buffer = if narrow { 0 } else { rng.index(SHARED) };
+        let buffer = &self.processes[target].buffers[buffer];
         let (none, least) = (rng.chance(3), u64::from(!rng.chance(5)));
         let offset = rng.below(places) as usize;
         let mut cells = rng.range(least, longest) as usize;
@@ -196,6 +223,9 @@ impl World {
             return;
         };
         let at = self.link(me, wish.target);
+        if self.ask_direct(me, &wish, buffer) {
+            return;
+        }
         let Some(mut machine) = self.links[at].machine.take() else {
             return;
         };
@@ -232,6 +262,69 @@ impl World {
         }
     }
 
+    /// Begins a request by a lease, or keeps it until there is room. False if it goes by message.
+    fn ask_direct(&mut self, me: usize, wish: &Wish, buffer: usize) -> bool {
+        let at = self.link(me, wish.target);
+        let op = match wish.kind {
+            Kind::Put => DirectOp::Put,
+            Kind::Get => DirectOp::Get,
+            _ => return false,
+        };
+        if !self.links[at].machine().has_leases() {
+            return false;
+        }
+        let Some(mut machine) = self.links[at].machine.take() else {
+            return false;
+        };
+        let request = self.prepare(me, wish, buffer, false);
+        self.processes[me].requests[request].direct = true;
+        let direct = Direct {
+            op,
+            tag: wish.tag,
+            address: &BESIDE,
+            offset: (wish.offset * CELL) as u64,
+            length: (wish.cells * CELL) as u64,
+            observed: wish.acknowledge,
+            token: request as u64,
+        };
+        let started = machine.direct(&direct, &mut Edge::new(self, at));
+        // the thread may sleep
+        let armed = machine.waits_for_direct() && self.plant != Some(Plant::DirectUnarmed);
+        self.links[at].armed_for_direct |= armed;
+        self.links[at].machine = Some(machine);
+        self.note(|_| format!("p{me} begins {request} by a lease: {wish:?}: {started:?}"));
+        match started {
+            Ok(started) => {
+                let known = &mut self.processes[me].requests[request];
+                known.answered = started == Started::Answered;
+                // its memory is its program's again at its end, as of a long one
+                known.long = known.answered;
+                known.fate.offset = (wish.offset * CELL) as u64;
+                let (answered, cells) = (known.answered, known.cells);
+                self.stats.direct_puts += u64::from(wish.kind == Kind::Put);
+                self.stats.direct_gets += u64::from(wish.kind == Kind::Get);
+                if !answered {
+                    let end = (ferriband_putget_proto::Status::Ok, (cells * CELL) as u64);
+                    self.give_back(me, buffer, wish.kind, Some(end));
+                } else if wish.waits {
+                    self.wait_for(me, Wait::Done(request));
+                }
+                true
+            }
+            Err(why) => {
+                if let Some(request) = self.processes[me].requests.pop() {
+                    self.give_back(me, request.buffer, request.kind, None);
+                }
+                if why == NotDirect::Full {
+                    self.stats.full += 1;
+                    self.processes[me].program.wish = Some(*wish);
+                    self.wait_for(me, Wait::Room(wish.target));
+                }
+                why == NotDirect::Full
+            }
+        }
+    }
+
     /// Takes note of a request and fills its memory.
     fn prepare(&mut self, me: usize, wish: &Wish, buffer: usize, long: bool) -> usize {
         let process = &mut self.processes[me];
@@ -242,6 +335,7 @@ impl World {
             tag: wish.tag,
             cells: wish.cells,
             long,
+            direct: false,
             acknowledge: wish.acknowledge,
             buffer,
             begun: self.now,
@@ -340,15 +434,25 @@ impl World {
             self.register(me, buffer);
             return;
         }
-        let process = &mut self.processes[me];
-        let known = &mut process.buffers[buffer];
         if self.rng.chance(60) {
             return;
         }
+        match self.call_back(me, buffer) {
+            true => self.unregister(me, buffer),
+            false => self.wait_for(me, Wait::Returned(buffer)),
+        }
+    }
+
+    /// A buffer goes that nobody reaches himself.
+    fn unregister(&mut self, me: usize, buffer: usize) {
+        let process = &mut self.processes[me];
+        let known = &mut process.buffers[buffer];
+        known.closing = false;
         match process.tags.unregister(known.tag) {
             Ok(_) if known.held == 0 => {
                 known.registered = false;
                 known.bound = None;
+                known.lent.clear();
                 self.stats.unregistered += 1;
                 self.note(|_| format!("p{me} unregisters buffer {buffer}"));
             }
@@ -367,6 +471,7 @@ impl World {
         let known = &mut process.buffers[buffer];
         known.generation += 1;
         known.registered = true;
+        known.count = 0;
         let (first, cells, tag) = (known.first, known.cells, known.tag);
         let generation = known.generation as usize;
         let range = Range {

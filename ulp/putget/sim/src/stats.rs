@@ -47,6 +47,14 @@ pub struct Stats {
     pub woken: u64,
     /// Messages that were looked at while RDMA of their connection was half done.
     pub between_pieces: u64,
+    /// Leases that were given.
+    pub leases: u64,
+    /// Puts by leases.
+    pub direct_puts: u64,
+    /// Gets by leases.
+    pub direct_gets: u64,
+    /// Puts by leases that were counted.
+    pub counted: u64,
 }
 
 impl Stats {
@@ -58,7 +66,7 @@ impl Stats {
         }
     }
 
-    fn fields(&mut self) -> [&mut u64; 22] {
+    fn fields(&mut self) -> [&mut u64; 26] {
         [
             &mut self.steps,
             &mut self.short_puts,
@@ -82,6 +90,10 @@ impl Stats {
             &mut self.unheard,
             &mut self.woken,
             &mut self.between_pieces,
+            &mut self.leases,
+            &mut self.direct_puts,
+            &mut self.direct_gets,
+            &mut self.counted,
         ]
     }
 }

@@ -6,9 +6,9 @@ use crate::failures::Trouble;
 use crate::link::Link;
 use crate::process::{Process, SHARED, Temper};
 use crate::program::Program;
-use crate::rng::Rng;
 use crate::{Failure, Law, Plant, Scenario, Stats};
 use ferriband_putget_proto::{Config, Connection};
+use ferriband_seed::Rng;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,6 +25,7 @@ enum Step {
     Land(usize),
     Move(usize),
     Complete(usize),
+    Answer(usize),
 }
 
 pub(crate) struct World {
@@ -90,7 +91,8 @@ fn process(rng: &mut Rng) -> Process {
         };
         (rng.pick(&[4, 16, 50, 70]), temper)
     });
-    Process::new(shared, Program::new(rng))
+    let counts = [(); SHARED].map(|()| rng.chance(30));
+    Process::new(shared, (rng.chance(70), counts), Program::new(rng))
 }
 
 impl World {
@@ -236,6 +238,7 @@ impl World {
             may(self.may_land(at), Step::Land(at), land);
             may(self.may_move(at), Step::Move(at), piece);
             may(self.may_complete(at), Step::Complete(at), complete);
+            may(self.may_answer(at), Step::Answer(at), complete);
         }
         let chosen = (sum > 0).then(|| self.rng.below(sum));
         let chosen = chosen.and_then(|dice| possible.iter().find(|(_, upto)| dice < *upto));
@@ -249,6 +252,7 @@ impl World {
             Some(Step::Land(at)) => self.land(at),
             Some(Step::Move(at)) => self.move_piece(at),
             Some(Step::Complete(at)) => self.complete(at),
+            Some(Step::Answer(at)) => self.answer(at),
         }
         true
     }

@@ -32,14 +32,10 @@ pub(crate) struct Hello {
 
 impl Hello {
     /// Bytes of it: fewer than a REQ of the TCP port space has room for.
-    pub const BYTES: usize = 4 + 8 + 8 + 19 + 12;
+    pub const BYTES: usize = 4 + 8 + 8 + ADDRESS + 12;
 
     pub fn emit(&self) -> [u8; Hello::BYTES] {
-        let (family, address) = match self.listens.ip() {
-            IpAddr::V4(v4) => (4, v4.to_ipv6_mapped().octets()),
-            IpAddr::V6(v6) => (6, v6.octets()),
-        };
-        let parts: [&[u8]; 13] = [
+        let parts: [&[u8]; 11] = [
             &MARK,
             &[VERSION],
             &self.config.message_bytes.to_be_bytes(),
@@ -47,9 +43,7 @@ impl Hello {
             &self.config.requests.to_be_bytes(),
             &self.other.0.to_be_bytes(),
             &self.psn.to_be_bytes(),
-            &[family],
-            &address,
-            &self.listens.port().to_be_bytes(),
+            &emit_address(self.listens),
             &self.uid.to_be_bytes(),
             &self.instance.to_be_bytes(),
             &self.asked.to_be_bytes(),
@@ -76,29 +70,50 @@ impl Hello {
         };
         let other = Qpn(u32::from_be_bytes(take(&mut rest)?));
         let psn = u32::from_be_bytes(take(&mut rest)?);
-        let [family] = take(&mut rest)?;
-        let address = Ipv6Addr::from(take::<16>(&mut rest)?);
-        let ip = match family {
-            4 => IpAddr::V4(address.to_ipv4_mapped()?),
-            6 => IpAddr::V6(address),
-            _ => return None,
-        };
-        let port = u16::from_be_bytes(take(&mut rest)?);
+        let listens = take_address(&mut rest)?;
         let uid = u32::from_be_bytes(take(&mut rest)?);
         let instance = u32::from_be_bytes(take(&mut rest)?);
         let asked = u32::from_be_bytes(take(&mut rest)?);
         let fits = config.check().is_ok() && config.receives <= MOST && config.requests <= MOST;
         let known = config.message_bytes <= MOST_BYTES && other.0 < 1 << 24 && psn < 1 << 24;
-        (fits && known && port != 0).then_some(Hello {
+        (fits && known).then_some(Hello {
             config,
             other,
             psn,
-            listens: SocketAddr::new(ip, port),
+            listens,
             uid,
             instance,
             asked,
         })
     }
+}
+
+/// Bytes of an address.
+pub(crate) const ADDRESS: usize = 1 + 16 + 2;
+
+/// Where a process listens: family, address, port.
+pub(crate) fn emit_address(listens: SocketAddr) -> [u8; ADDRESS] {
+    let (family, address) = match listens.ip() {
+        IpAddr::V4(v4) => (4, v4.to_ipv6_mapped().octets()),
+        IpAddr::V6(v6) => (6, v6.octets()),
+    };
+    let mut bytes = [family; ADDRESS];
+    bytes[1..17].copy_from_slice(&address);
+    bytes[17..].copy_from_slice(&listens.port().to_be_bytes());
+    bytes
+}
+
+/// Takes such an address; None if there is none.
+pub(crate) fn take_address(from: &mut &[u8]) -> Option<SocketAddr> {
+    let [family] = take(from)?;
+    let address = Ipv6Addr::from(take::<16>(from)?);
+    let ip = match family {
+        4 => IpAddr::V4(address.to_ipv4_mapped()?),
+        6 => IpAddr::V6(address),
+        _ => return None,
+    };
+    let port = u16::from_be_bytes(take(from)?);
+    (port != 0).then_some(SocketAddr::new(ip, port))
 }
 
 /// Most receives, and most requests under way, that a peer is believed to have.

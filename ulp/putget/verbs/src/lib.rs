@@ -1,8 +1,9 @@
 //! Put and get on verbs: the machine of `ferriband-putget-proto` over two crossed RC queue pairs.
 //!
 //! Owns: queue pairs, completion queues and buffers of connections; how two processes meet by the
-//! connection manager ([`Node`]); the thread that serves a process when nobody looks ([`Server`]).
-//! Must not know: what a request means: whose memory it is says the process ([`Users`]).
+//! connection manager ([`Node`]); the thread that serves a process when nobody looks ([`Server`]);
+//! the connections of the paper's first driver ([`channels`]). Must not know: what a request means:
+//! whose memory it is says the process ([`Users`]).
 //!
 //! docs/design/putget.md says why it is so.
 #![forbid(unsafe_code)]
@@ -10,13 +11,23 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod adapter;
+mod broken;
+pub mod channels;
+pub mod crossover;
 mod hello;
+mod keeping;
+mod leasing;
 mod link;
 mod managing;
 mod meeting;
 mod node;
+mod pauses;
 mod queues;
+pub mod report;
 mod server;
+pub mod settings;
+mod sleep;
+mod trace;
 mod users;
 
 pub use node::Node;

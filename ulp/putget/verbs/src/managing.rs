@@ -13,9 +13,10 @@ use crate::link::Link;
 use crate::meeting::{Known, Verdict, judge};
 use crate::node::{Entry, Node, Place, RESOLVE, State};
 use crate::queues::Queues;
+use crate::trace::{Messages, Traced};
 use crate::users::{Left, Peer, Users};
 use ferriband_host::wake;
-use ferriband_ibv::{Beside, CmEvent, CmEventKind, CmId, ConnectParams, Qp};
+use ferriband_ibv::{Beside, CmEvent, CmEventKind, CmId, ConnectParams, Qp, Qpn};
 use ferriband_putget_proto::Connection;
 use std::sync::Arc;
 
@@ -147,7 +148,8 @@ impl<U: Users> Node<U> {
             self.set(peer, State::Asking(Arc::clone(id), Some(queues), adapter));
             return Err(error.into());
         }
-        self.stands(peer, adapter, id, &hello, *queues, true)?;
+        let of = (adapter, hello.other);
+        self.stands(peer, of, id, &hello, *queues, true)?;
         self.users.joined(peer);
         Ok(())
     }
@@ -184,7 +186,8 @@ impl<U: Users> Node<U> {
             Ok(State::Nobody)
         );
         self.forget(peer);
-        self.accept(peer, id, &hello).map_err(|_| {
+        let p = event.peer().map_or(Qpn(0), |peer| peer.qp_number);
+        self.accept(peer, id, &hello, p).map_err(|_| {
             // whoever has asked from here hears that nothing comes of it
             if waits {
                 self.users.left(peer, Left::Unreachable);
@@ -199,7 +202,8 @@ impl<U: Users> Node<U> {
         last.0 == hello.instance && hello.asked <= last.1
     }
 
-    fn accept(&mut self, peer: Peer, id: &Arc<CmId>, hello: &Hello) -> Result<(), Error> {
+    /// Accepts a request that comes with the peer's P.
+    fn accept(&mut self, peer: Peer, id: &Arc<CmId>, hello: &Hello, p: Qpn) -> Result<(), Error> {
         id.set_tag(peer.0.into());
         let adapter = self.adapter(id)?;
         let receives = self.settings.config.receives.min(hello.config.receives);
@@ -216,7 +220,7 @@ impl<U: Users> Node<U> {
         if let Some(entry) = self.peers.get_mut(peer.0 as usize) {
             hello.note(entry);
         }
-        let place = self.stands(peer, adapter, id, hello, queues, false)?;
+        let place = self.stands(peer, (adapter, p), id, hello, queues, false)?;
         if let Err(error) = id.accept(&params(&answer, &n)) {
             self.end_quietly(place);
             return Err(error.into());
@@ -224,11 +228,11 @@ impl<U: Users> Node<U> {
         Ok(())
     }
 
-    /// Gives a connection its place.
+    /// Gives a connection its place, on an adapter, with the peer's P.
     fn stands(
         &mut self,
         peer: Peer,
-        adapter: usize,
+        (adapter, p): (usize, Qpn),
         id: &Arc<CmId>,
         hello: &Hello,
         queues: Queues,
@@ -245,7 +249,11 @@ impl<U: Users> Node<U> {
         let address = self.entry(peer)?.address;
         self.users.identified(peer, address, hello.uid);
         let place = queues.place();
-        let link = Link::new(peer, adapter, Arc::clone(id), machine, queues);
+        let trace = self.tracer.as_ref().map(|tracer| {
+            let (own_p, p) = (queues.p.number().0, p.0);
+            Traced::new(Messages::new(tracer, address, own_p, p))
+        });
+        let link = Link::new(peer, adapter, Arc::clone(id), machine, queues, trace);
         self.places[usize::from(place)].link = Some(link);
         self.set(peer, State::Joined(place, ready));
         Ok(place)
@@ -308,15 +316,10 @@ impl<U: Users> Node<U> {
 
     /// The adapter that an identifier is bound to, opened once.
     pub(crate) fn adapter(&mut self, id: &CmId) -> Result<usize, Error> {
-        let context = id.context()?.ok_or(Error::NoAdapter)?;
-        let mut known = self.adapters.iter();
-        if let Some(known) = known.position(|adapter| Arc::ptr_eq(&adapter.context, &context)) {
-            return Ok(known);
-        }
-        let bytes = self.settings.longest_message();
-        self.adapters.push(Adapter::open(&context, bytes)?);
-        self.opened = true;
-        Ok(self.adapters.len() - 1)
+        let (open, bytes) = (self.adapters.len(), self.settings.longest_message());
+        let adapter = Adapter::of(&mut self.adapters, id, bytes)?;
+        self.opened |= adapter == open;
+        Ok(adapter)
     }
 }
 

@@ -5,13 +5,16 @@
 
 use crate::adapter::{Adapter, NO_LINK};
 use crate::hello::is_somewhere;
+use crate::keeping::Keeping;
 use crate::link::Link;
 use crate::queues::{Id, Queues};
+use crate::trace::{Name, Tracer, began};
 use crate::users::{Left, Peer, Users};
 use crate::{Error, Settings};
 use ferriband_ibv::{Cm, CmChannel, CmId, CompChannel, Cq, Pd, PortSpace, Wc};
-use ferriband_putget_proto::{NotStarted, Start, Started, Stats};
-use std::collections::HashMap;
+use ferriband_putget_proto::{Config, NotStarted, Start, Started, Stats};
+use ferriband_settings::Values;
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
@@ -64,7 +67,7 @@ pub struct Node<U: Users> {
     pub(crate) instance: u32,
     pub(crate) adapters: Vec<Adapter>,
     pub(crate) peers: Vec<Entry>,
-    known: HashMap<SocketAddr, Peer>,
+    known: BTreeMap<SocketAddr, Peer>,
     pub(crate) places: Vec<Place<U::Hold>>,
     /// An adapter was opened since this was last asked.
     pub(crate) opened: bool,
@@ -73,7 +76,23 @@ pub struct Node<U: Users> {
     /// The queues are armed for what comes unsolicited, too.
     armed_all: bool,
     /// A connection waits for what may come unsolicited.
-    wide: bool,
+    pub(crate) wide: bool,
+    /// Places of connections with operations by leases under way.
+    pub(crate) busy: Vec<u16>,
+    /// The queues are armed: perhaps nobody looks.
+    pub(crate) armed: bool,
+    /// A time has come to be that the thread does not know of.
+    pub(crate) timed: bool,
+    /// Which connections wait for their peers, and since when they were looked at.
+    pub(crate) keeping: Keeping,
+    /// How often in a row events of the manager could not be had.
+    pub(crate) deaf: u8,
+    /// Nothing is served any more.
+    pub(crate) dead: bool,
+    /// What connections have done that are over.
+    pub(crate) past: Stats,
+    /// The process is traced.
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 impl<U: Users> Node<U> {
@@ -105,18 +124,47 @@ impl<U: Users> Node<U> {
             instance: RandomState::new().build_hasher().finish() as u32,
             adapters: Vec::new(),
             peers: Vec::new(),
-            known: HashMap::new(),
+            known: BTreeMap::new(),
             places: Vec::new(),
             opened: false,
             armed_all: false,
             wide: false,
+            busy: Vec::new(),
+            armed: false,
+            timed: false,
+            keeping: Keeping::default(),
+            deaf: 0,
+            dead: false,
             over: Vec::new(),
+            past: Stats::default(),
+            tracer: None,
         })
+    }
+
+    /// Writes down what connections do that are made from now on, if the settings ask for that.
+    ///
+    /// # Errors
+    /// The directory that they name cannot be written to.
+    pub fn trace(&mut self, values: &Values) -> Result<(), Error> {
+        self.tracer = Tracer::asked_for(self.own, values)?;
+        Ok(())
+    }
+
+    /// A call is over that has begun when [`began`] said.
+    pub(crate) fn called(&self, name: Name, began_ns: Option<u64>) {
+        if let (Some(tracer), Some(began_ns)) = (&self.tracer, began_ns) {
+            tracer.called(name, began_ns);
+        }
     }
 
     /// Where it listens: by this its peers know it.
     pub fn address(&self) -> SocketAddr {
         self.own
+    }
+
+    /// What this side receives.
+    pub fn config(&self) -> &Config {
+        &self.settings.config
     }
 
     /// The adapter and the domain that memory for RDMA with this peer is registered in; None
@@ -169,6 +217,9 @@ impl<U: Users> Node<U> {
     /// # Errors
     /// The address cannot be asked.
     pub fn join(&mut self, peer: Peer) -> Result<(), Error> {
+        if self.dead {
+            return Err(Error::Dead);
+        }
         let entry = self.entry(peer)?;
         if !matches!(entry.state, State::Nobody) {
             return Ok(());
@@ -188,6 +239,12 @@ impl<U: Users> Node<U> {
     pub fn is_joined(&self, peer: Peer) -> bool {
         let entry = self.peers.get(peer.0 as usize);
         entry.is_some_and(|entry| matches!(entry.state, State::Joined(_, true)))
+    }
+
+    /// Whether a connection to a peer is being made.
+    pub fn is_meeting(&self) -> bool {
+        let mut states = self.peers.iter().map(|entry| &entry.state);
+        states.any(|state| !matches!(state, State::Nobody | State::Joined(_, true)))
     }
 
     /// Ends the connection to a peer. What is under way is undeliverable.
@@ -220,11 +277,19 @@ impl<U: Users> Node<U> {
             return Err(NotStarted::Lost);
         };
         let adapter = &mut self.adapters[link.adapter];
+        let began_ns = began(self.tracer.as_ref());
         let started = link.start(start, adapter, &mut self.users);
         self.wide |= started == Err(NotStarted::Full);
         if link.queues.failed {
             self.over.push((link.queues.id_of(), Left::Lost));
         }
+        if started != Ok(Started::Over) {
+            self.keep();
+        }
+        self.called(
+            Name::of_start(start.kind),
+            began_ns.filter(|_| started.is_ok()),
+        );
         started
     }
 
@@ -257,7 +322,7 @@ impl<U: Users> Node<U> {
     /// Looks at all completions that are there. Whether there was one.
     ///
     /// # Errors
-    /// A completion queue cannot be read.
+    /// Nothing can be served any more.
     pub fn look(&mut self) -> Result<bool, Error> {
         let mut found = self.drain_all()?;
         if !self.over.is_empty() {
@@ -271,10 +336,25 @@ impl<U: Users> Node<U> {
     fn drain_all(&mut self) -> Result<bool, Error> {
         let mut found = false;
         for adapter in 0..self.adapters.len() {
-            for group in 0..self.adapters[adapter].groups.len() {
-                let queues = &self.adapters[adapter].groups[group];
-                let (received, rdma) = (Arc::clone(&queues.received), Arc::clone(&queues.rdma));
-                found |= self.drain(&received, Node::received)?;
+            found |= match self.drain_adapter(adapter) {
+                Ok(found) => found,
+                Err(why) => {
+                    self.broken(adapter, why)?;
+                    true
+                }
+            };
+        }
+        Ok(found | self.drain_direct())
+    }
+
+    fn drain_adapter(&mut self, adapter: usize) -> Result<bool, Error> {
+        let mut found = false;
+        for group in 0..self.adapters[adapter].groups.len() {
+            let queues = &self.adapters[adapter].groups[group];
+            let (received, rdma) = (Arc::clone(&queues.received), Arc::clone(&queues.rdma));
+            found |= self.drain(&received, Node::received)?;
+            // a look at a queue is a look at all that the adapter has
+            if self.adapters[adapter].groups[group].has_rdma() {
                 found |= self.drain(&rdma, Node::moved)?;
             }
         }
@@ -285,16 +365,23 @@ impl<U: Users> Node<U> {
     /// be looked once more afterwards. `all` is for what comes unsolicited, too.
     ///
     /// # Errors
-    /// A completion queue cannot be armed.
+    /// Nothing can be served any more.
     pub fn arm(&mut self, all: bool) -> Result<(), Error> {
-        let mut links = self.places.iter().filter_map(|place| place.link.as_ref());
-        self.wide = links.any(|link| link.machine.waits_for_all());
+        self.find_starved();
         let all = all || self.wide;
         self.armed_all = all;
-        for group in self.adapters.iter().flat_map(|adapter| &adapter.groups) {
-            group.received.arm(!all)?;
-            group.rdma.arm(false)?;
+        self.armed = true;
+        for adapter in 0..self.adapters.len() {
+            let mut groups = self.adapters[adapter].groups.iter();
+            let armed = groups.try_for_each(|group| {
+                group.received.arm(!all)?;
+                group.rdma.arm(false)
+            });
+            if let Err(why) = armed {
+                self.broken(adapter, why.into())?;
+            }
         }
+        self.arm_direct();
         Ok(())
     }
 
@@ -320,31 +407,63 @@ impl<U: Users> Node<U> {
     /// news of the connection manager. Whether there were such news.
     ///
     /// # Errors
-    /// A channel is of no use any more.
+    /// Nothing can be served any more.
     pub fn take_events(&mut self) -> Result<bool, Error> {
         for adapter in 0..self.adapters.len() {
             let channel = Arc::clone(&self.adapters[adapter].channel);
-            while let Some(tag) = channel.next_event()? {
-                if tag != NO_LINK {
-                    self.reap(tag as u16);
+            loop {
+                match channel.next_event() {
+                    Ok(Some(NO_LINK)) => {}
+                    Ok(Some(tag)) => {
+                        self.rearm(tag as u16);
+                        self.reap(tag as u16);
+                    }
+                    Ok(None) => break,
+                    Err(why) => {
+                        self.broken(adapter, why.into())?;
+                        break;
+                    }
                 }
             }
         }
         let mut news = false;
-        while let Some(event) = self.channel.next_event()? {
-            self.managed(event);
-            news = true;
+        loop {
+            match self.channel.next_event() {
+                Ok(Some(event)) => {
+                    self.managed(event);
+                    news = true;
+                }
+                Ok(None) => break,
+                Err(why) => {
+                    self.is_deaf(why.into())?;
+                    return Ok(news);
+                }
+            }
         }
+        self.deaf = 0;
         Ok(news)
     }
 
     /// Whether the thread has to look: a connection is over, or waits for more than the queues are
-    /// armed for.
+    /// armed for, or until a time.
     pub(crate) fn needs_thread(&self) -> bool {
-        !self.over.is_empty() || self.wide && !self.armed_all
+        let unheard = self.wide && self.armed && !self.armed_all;
+        !self.over.is_empty() || self.timed || unheard
     }
 
-    /// Asks again where a peer's request did not come. How long until this is to be called again.
+    /// Whether something may wait for room at a peer, or for what a peer says unsolicited.
+    pub(crate) const fn is_starved(&self) -> bool {
+        self.wide
+    }
+
+    /// Finds out whether something still does.
+    pub(crate) fn find_starved(&mut self) {
+        let mut links = self.places.iter().filter_map(|place| place.link.as_ref());
+        self.wide = links.any(|link| link.machine.waits_for_all());
+    }
+
+    /// Asks again where a peer's request did not come, and ends connections to peers that keep
+    /// leases. How long until this is to be called again.
     pub(crate) fn tick(&mut self, now: Duration) -> Option<Duration> {
         let due = |entry: &Entry| match entry.state {
             State::Awaited(since) => Some((since + AWAIT).saturating_sub(now)),
@@ -360,8 +479,25 @@ impl<U: Users> Node<U> {
                 self.give_up(Peer(*peer), Left::Unreachable);
             }
         }
+        self.timed = false;
+        let leases = self.tick_leases(now);
+        let silent = self.tick_keeping(now);
         let times = times.into_iter().map(|(_, time)| time);
-        times.filter(|time| !time.is_zero()).min()
+        let times = times.filter(|time| !time.is_zero());
+        times.chain(leases).chain(silent).min()
+    }
+
+    /// A send queue of messages was armed for all, and is for failures again.
+    fn rearm(&mut self, place: u16) {
+        let found = self.places.get_mut(usize::from(place));
+        if let Some(link) = found.and_then(|place| place.link.as_mut()) {
+            link.queues.failed |= link.queues.sent_cq.arm(true).is_err();
+        }
+    }
+
+    /// Somebody looks: what the queues are armed for does not matter.
+    pub(crate) fn is_watched(&mut self) {
+        self.armed = false;
     }
 
     /// A send queue of messages has told of a failure.
@@ -415,15 +551,21 @@ impl<U: Users> Node<U> {
     }
 
     fn received(&mut self, id: Id, wc: &Wc) -> Result<(), Error> {
-        self.with(id, |link, adapter, users| {
+        let began_ns = began(self.tracer.as_ref());
+        let received = self.with(id, |link, adapter, users| {
             link.received(wc, id.what, adapter, users)
-        })
+        });
+        self.called(Name::TakeMessage, began_ns);
+        received
     }
 
     fn moved(&mut self, id: Id, _: &Wc) -> Result<(), Error> {
-        self.with(id, |link, adapter, users| {
+        let began_ns = began(self.tracer.as_ref());
+        let moved = self.with(id, |link, adapter, users| {
             Ok(link.moved(id.what, adapter, users)?)
-        })
+        });
+        self.called(Name::EndRdma, began_ns);
+        moved
     }
 
     /// Calls with the connection that a completion is of, if it still is.
@@ -469,6 +611,7 @@ impl<U: Users> Node<U> {
     pub(crate) fn end_quietly(&mut self, place: u16) -> Option<Peer> {
         let link = self.places[usize::from(place)].link.take()?;
         let peer = link.peer;
+        self.past.add(link.machine.stats());
         self.set(peer, State::Nobody);
         let adapter = link.adapter;
         link.end(&mut self.adapters[adapter], &mut self.users);

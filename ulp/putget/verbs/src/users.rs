@@ -51,6 +51,21 @@ pub trait Users {
     /// A request of this process's has ended.
     fn done(&mut self, token: u64, answer: Answer);
 
+    /// Names the registered memory of an operation by a lease that is too long to be copied: where
+    /// its bytes come from, or go to, all of them, in order.
+    ///
+    /// # Errors
+    /// It is not to be reached so: the operation goes by message.
+    fn own_elements(&mut self, _token: u64, _to: &mut Vec<Element<'static>>) -> Result<(), Status> {
+        Err(Status::Fault)
+    }
+
+    /// A peer has put so many bytes by the lease of this token, which counts.
+    fn counted(&mut self, _peer: Peer, _lease: u64, _length: u64) {}
+
+    /// A peer does not reach memory by the lease of this token any more.
+    fn returned(&mut self, _peer: Peer, _lease: u64) {}
+
     /// Whether somebody waits for a response that may come unsolicited.
     fn waits_for_all(&self) -> bool {
         false
@@ -59,6 +74,11 @@ pub trait Users {
     /// Who a peer is: where it listens, and its user by its own word. Told before anything of it is
     /// asked.
     fn identified(&mut self, _peer: Peer, _address: SocketAddr, _uid: u32) {}
+
+    /// What the process says of its Portals when it is asked.
+    fn report(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
 
     /// Begins what can begin now. Called whenever something has happened.
     fn advance(_node: &mut Node<Self>)

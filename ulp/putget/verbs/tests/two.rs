@@ -86,6 +86,62 @@ fn the_papers_ping_pong() {
     );
 }
 
+/// The paper's accounting: an interrupt for the request, and one for the RDMA of a long one; a
+/// message is a header of 36 bytes and its payload.
+#[test]
+fn a_round_trip_costs_each_side_one_notification_if_it_is_short_and_two_if_it_is_long() {
+    const ROUNDS: u64 = 300;
+    for (length, rdma) in [(4, 0), (2012, 0), (2013, 1), (65_536, 1)] {
+        let (master, slave, there) = pair();
+        master.register(1, 1 << 16);
+        slave.register(1, 1 << 16);
+        let here = slave.until(|node| node.users.joined.first().copied());
+        for _ in 0..ROUNDS {
+            for (from, to, peer) in [(&master, &slave, there), (&slave, &master, here)] {
+                to.bind(1, Direction::Incoming, 1);
+                from.ask(peer, Kind::Put, (1, 1), length, rdma > 0, None);
+                assert_eq!(to.told().length, length);
+            }
+        }
+        // the last request's end may be under way, and comes without an event
+        let is_quiet = |side: &Side, peer| {
+            side.server.with(|node| {
+                node.look().expect("a look");
+                node.is_quiet(peer)
+            })
+        };
+        let quiet = |side: &Side, peer| {
+            let end = Instant::now() + common::PATIENCE;
+            while !is_quiet(side, peer) {
+                assert!(Instant::now() < end, "a request does not end");
+                std::thread::yield_now();
+            }
+            side.server.with(|node| *node.stats(peer).expect("joined"))
+        };
+        for stats in [quiet(&master, there), quiet(&slave, here)] {
+            assert_eq!(
+                (stats.paths.solicited, stats.paths.rdma),
+                (ROUNDS, ROUNDS * rdma)
+            );
+            // a long one's request and the end of the peer's carry no payload
+            let (messages, payload) = match rdma {
+                0 => (ROUNDS, length),
+                _ => (2 * ROUNDS, 0),
+            };
+            assert_eq!(
+                (stats.paths.messages, stats.paths.credits),
+                (messages, 0),
+                "{length}"
+            );
+            assert_eq!(
+                stats.paths.message_bytes,
+                messages * (36 + payload),
+                "{length}"
+            );
+        }
+    }
+}
+
 #[test]
 fn many_puts_that_nobody_waits_for_arrive() {
     let (one, other, peer) = pair();

@@ -14,7 +14,6 @@ mod memory;
 mod oracle;
 mod plan;
 mod program;
-mod rng;
 mod run;
 mod service;
 mod tcp;

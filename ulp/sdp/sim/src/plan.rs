@@ -1,6 +1,6 @@
 //! What the programs of a run do: drawn from the seed.
 
-use crate::rng::Rng;
+use ferriband_seed::Rng;
 
 /// How a program waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

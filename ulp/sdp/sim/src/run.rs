@@ -13,11 +13,11 @@ use crate::memory::Memory;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::program::Program;
-use crate::rng::Rng;
 use crate::service::serve;
 use crate::tcp::Tcp;
 use crate::world::{Fate, KERNEL, Process, Role, World};
 use crate::{Failure, Law, Scenario, Stats};
+use ferriband_seed::Rng;
 
 /// Steps after which a run that does not end is a failure.
 const STEP_LIMIT: u64 = 1_500_000;

@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use crate::memory::Tag;
-use crate::rng::Rng;
 use ferriband_sdp_local::Errno;
+use ferriband_seed::Rng;
 
 pub(crate) const EAGAIN: Errno = Errno(11);
 const EPIPE: Errno = Errno(32);

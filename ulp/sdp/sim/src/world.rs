@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 
 use crate::memory::{At, Memory, direction, name, own, shared};
 use crate::oracle::Oracle;
-use crate::rng::Rng;
 use crate::tcp::{Event, Tcp};
 use crate::{Law, Plant, Stats};
 use ferriband_sdp_local::{Own, Shared, Way};
 use ferriband_sdp_proto::change::Phase;
+use ferriband_seed::Rng;
 
 /// Lines of the trace that a failure shows.
 const TRACE_LINES: usize = 60;

@@ -4,11 +4,11 @@
 //! connection manager has news.
 
 use crate::hello::{FlowKind, Told, second_of};
-use crate::lengths::{AdapterKind, Lengths};
+use crate::lengths::Lengths;
 use crate::queues::{Buffer, Queues, Second};
 use crate::stream::Stream;
 use ferriband_ibv::{Access, CmId, CompChannel, Context, Cq, Gid, Lid, LinkLayer, Mtu, OutOfRange};
-use ferriband_ibv::{Beside, Pd};
+use ferriband_ibv::{AdapterKind, Beside, Pd};
 use ferriband_ibv::{Qp, QpCaps, QpInit, QpType, Qpn, Route, Rtr, Rts, VerbsError};
 use ferriband_sdp_proto::connection::{CONTROL_WORKS, Config, ConfigError, Connection, DATA_WORKS};
 use ferriband_sdp_proto::connection::{Flow, HEAD_BYTES, MESSAGE_BYTES, OFFER_RECEIVES};

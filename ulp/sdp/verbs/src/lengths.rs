@@ -12,48 +12,15 @@
 //! | bytes | the least length, or `never` |
 
 use crate::hello::FlowKind;
-use ferriband_ibv::DeviceLimits;
-use std::fmt;
+use ferriband_ibv::AdapterKind;
+use ferriband_settings::user_file;
 use std::path::PathBuf;
-use std::{env, fs};
+use std::{env, fmt, fs};
 
 /// What is known where nobody has measured.
 const SHIPPED: &str = include_str!("../zero_copy.tsv");
 /// Where a user's own measurements are, in the directory of settings.
 const FILE: &str = "ferriband/sdp-zero-copy.tsv";
-
-/// A kind of adapter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AdapterKind {
-    /// Vendor's identifier.
-    pub vendor: u32,
-    /// Vendor's number of the part.
-    pub part: u32,
-}
-
-impl From<&DeviceLimits> for AdapterKind {
-    fn from(limits: &DeviceLimits) -> Self {
-        AdapterKind {
-            vendor: limits.vendor_id,
-            part: limits.vendor_part_id,
-        }
-    }
-}
-
-impl fmt::Display for AdapterKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#08x}:{}", self.vendor, self.part)
-    }
-}
-
-impl AdapterKind {
-    fn parse(text: &str) -> Option<Self> {
-        let (vendor, part) = text.split_once(':')?;
-        let vendor = u32::from_str_radix(vendor.strip_prefix("0x")?, 16).ok()?;
-        let part = part.parse().ok()?;
-        Some(AdapterKind { vendor, part })
-    }
-}
 
 /// A line that means nothing, counted from 1.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -104,10 +71,7 @@ impl Lengths {
 
     /// The user's file, as settings files are found: in XDG_CONFIG_HOME, or `~/.config`.
     pub fn path(config_home: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
-        let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(PathBuf::from);
-        let directory = given(config_home).filter(|path| path.is_absolute());
-        let directory = directory.or_else(|| Some(given(home)?.join(".config")))?;
-        Some(directory.join(FILE))
+        user_file(FILE, config_home, home)
     }
 
     /// What this user has measured. Nothing, if there is no such file or it means nothing: the

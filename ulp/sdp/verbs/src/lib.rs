@@ -44,6 +44,6 @@ mod stream;
 pub use blocking::Wait;
 pub use endpoint::{Adapter, End, Endpoint, Error};
 pub use hello::{BadAck, FlowKind};
-pub use lengths::{AdapterKind, Lengths, WrongLine};
+pub use lengths::{Lengths, WrongLine};
 pub use manager::{Event, Failed, Key, Listener, Manager, Request};
 pub use stream::{Received, Stream};

@@ -171,7 +171,7 @@ fn take_far_mad(
     match (owner_of_far_mad(engine, &own, &mad), patience) {
         // that process gets it, too
         (Owner::Other(_), _) => return true,
-        (Owner::Unheard, _) if !engine.speaks_for_host() => return true,
+        (Owner::Unheard | Owner::Nobody, _) if !engine.speaks_for_host() => return true,
         (Owner::Unheard, Patience::Waiting) => return false,
         (Owner::Unheard, Patience::Fresh)
             if engine.cm().keep_packet(engine, &meta.to_head(), packet) =>

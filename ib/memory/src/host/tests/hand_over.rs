@@ -104,7 +104,9 @@ fn a_full_queue_refuses_and_a_dead_process_is_gone() {
     child.tell();
     assert_eq!(child.hear::<1>().unwrap(), [sent]);
     end.send(peer, &HEAD, b"x").unwrap();
+    assert!(end.is_open_at(peer).unwrap());
     child.kill();
+    assert!(!end.is_open_at(peer).unwrap());
     // Its name goes with it, whether it was buried or not.
     let gone = HostError::Gone { peer: Some(peer) };
     assert_eq!(end.send(peer, &HEAD, b"x"), Err(gone.clone()));
@@ -112,6 +114,7 @@ fn a_full_queue_refuses_and_a_dead_process_is_gone() {
     assert_eq!(end.send(peer, &HEAD, b"x"), Err(gone));
     // A member without such a socket.
     let other = join(&options);
+    assert!(!end.is_open_at(other.me()).unwrap());
     assert!(matches!(
         end.send(other.me(), &HEAD, b"x"),
         Err(HostError::Gone { .. })

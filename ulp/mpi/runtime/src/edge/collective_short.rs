@@ -9,6 +9,7 @@ use crate::constants::MPI_ERR_ROOT;
 use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
 use crate::operation::Operation;
+use ferriband_mpi_data::Predefined;
 use std::ffi::{c_int, c_void};
 
 /// # Safety

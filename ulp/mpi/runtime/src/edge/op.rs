@@ -8,7 +8,7 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Layout, Sink, Source};
 use crate::operation::{Operation, UserOp};
-use ferriband_mpi_data::{Datatype, Named, Op, View};
+use ferriband_mpi_data::{Datatype, Named, Op, Predefined, View};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 

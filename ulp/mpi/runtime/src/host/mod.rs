@@ -16,7 +16,6 @@ mod pages;
 mod pair;
 mod segment;
 mod spread;
-pub mod tape;
 
 pub use bell::{Bells, listen};
 pub use channel::{Inlet, Outlet, Words};

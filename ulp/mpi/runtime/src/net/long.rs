@@ -1,7 +1,7 @@
 //! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs to the receiver's (RPut).
 
 use super::lane::LONGEST;
-use super::memory::{Purpose, Reachable, Refusal};
+use super::memory::{Purpose, Reachable, Refusal, reach_sink, reach_source};
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
@@ -88,7 +88,7 @@ impl Runtime {
             return otherwise;
         };
         // One that cannot be read is found so again when its receiver asks for it, and then both are told.
-        let range = net.reach.source(source, purpose).unwrap_or(None);
+        let range = reach_source(&mut net.reach, source, purpose).unwrap_or(None);
         range.map_or(otherwise, |range| {
             let place = Place {
                 address: range.address(),
@@ -129,7 +129,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
-        let range = match net.reach.sink(sink, purpose) {
+        let range = match reach_sink(&mut net.reach, sink, purpose) {
             Ok(Some(range)) => range,
             Ok(None) => return Ok(false),
             // this message's end, and nothing else's: its sender is told
@@ -208,7 +208,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Err(self.broken(peer));
         };
-        let range = match net.reach.source(source, Purpose::Own) {
+        let range = match reach_source(&mut net.reach, source, Purpose::Own) {
             Ok(range) => range,
             Err(error) => {
                 let class = class_of(&error);
@@ -245,7 +245,7 @@ impl Runtime {
         let Some(net) = self.net.as_mut().filter(|_| is_turn) else {
             return Err(self.broken_off(peer));
         };
-        let range = match net.reach.source(source, Purpose::Own) {
+        let range = match reach_source(&mut net.reach, source, Purpose::Own) {
             Ok(Some(range)) => Ok(range),
             Ok(None) => return Err(self.broken_off(peer)),
             // The receive that waits for it has to be used up all the same.

@@ -7,19 +7,16 @@
 mod acks;
 mod arrive;
 mod bundle;
-mod cache;
 mod channel;
 mod device;
 mod fast;
 mod lane;
 pub mod link;
 mod long;
-mod maps;
 pub mod memory;
 mod setup;
 mod stages;
 pub mod stats;
-mod watch;
 
 pub use device::Wanted;
 

@@ -1,25 +1,11 @@
 /* Two processes, the one forked by the other before either has called Portals: puts, gets and
  * atomics of several lengths and of memory in many pieces, by both kinds of list, their events
  * and counters, an unexpected put, and a triggered one. */
-#include <portals4.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "checks.h"
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#define CHECK(call) check(call, #call, __LINE__)
-#define HOLDS(what) check(!(what), #what, __LINE__)
 
 enum { LONG = 1 << 20, MATCH = 77, PIECES = 300, PIECE = 100 };
-
-static void check(int status, const char *what, int line)
-{
-    if (status != PTL_OK) {
-        fprintf(stderr, "line %d, process %d: %s: %d\n", line, (int)getpid(), what, status);
-        exit(1);
-    }
-}
 
 struct side {
     ptl_handle_ni_t ni;

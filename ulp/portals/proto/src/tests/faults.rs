@@ -271,12 +271,10 @@ fn fault_79_a_counter_is_usable_after_its_triggers_are_cancelled() {
     bed.ni.triggered_ct_inc(other, one, ct, 2).expect("legal");
     bed.ni.ct_inc(ct, one).expect("it is allocated");
     assert_eq!(bed.ni.ct_get(other), Ok(one));
-    assert_eq!(
-        bed.ni.ct_test(ct, 2),
-        Ok(Some(CtEvent {
-            success: 2,
-            failure: 0
-        }))
-    );
-    assert_eq!(bed.ni.ct_test(ct, 3), Ok(None));
+    let two = CtEvent {
+        success: 2,
+        failure: 0,
+    };
+    assert_eq!(bed.ni.ct_poll(&[(ct, 2)], &mut []), Ok(Some((0, two))));
+    assert_eq!(bed.ni.ct_poll(&[(ct, 3)], &mut []), Ok(None));
 }

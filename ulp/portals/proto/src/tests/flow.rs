@@ -23,11 +23,15 @@ fn a_request_without_match_disables_until_enabled_and_the_target_is_told_once() 
         // Law 8: what would match does not, and who asks hears why.
         (0..3).for_each(|_| assert_eq!(bed.put(1, 8), Admission::Refused(NiFail::PtDisabled)));
         assert_eq!(told(&mut bed), [(PtDisabled, NiFail::PtDisabled)]);
+        assert_eq!(bed.ni.summary().disabled, [bed.pt]);
         bed.ni.pt_enable(bed.pt).expect("it is allocated");
+        assert_eq!(bed.ni.summary().disabled, []);
         bed.done(1, 8);
         assert_eq!(told(&mut bed), [(Put, NiFail::Ok)]);
     }
     assert_eq!(bed.ni.status(StatusRegister::DropCount), 8);
+    let counts = bed.ni.summary().counts;
+    assert_eq!((counts.disabled, counts.priority), (2, 2));
 }
 
 #[test]

@@ -451,3 +451,12 @@ fn bundles_nest_and_end_no_more_often_than_they_begin() {
     assert_eq!((ni.end_bundle(), ni.is_bundling()), (Ok(()), false));
     assert_eq!(ni.end_bundle(), Err(PtlError::ArgInvalid));
 }
+
+#[test]
+fn operations_of_a_descriptor_that_may_fault_say_so() {
+    let mut desk = desk(MdOptions::empty());
+    let (put, get) = (put(desk.md, 8, AckRequest::None), get(desk.md, 8));
+    assert!(!desk.start(put).may_fault);
+    desk.bed.ni.md_may_fault(desk.md);
+    assert!(desk.start(put).may_fault && desk.start(get).may_fault);
+}

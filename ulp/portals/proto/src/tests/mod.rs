@@ -4,6 +4,7 @@ mod faults;
 mod flow;
 mod initiator;
 mod laws;
+mod lease;
 mod overflow;
 mod target;
 mod triggers;

@@ -22,6 +22,9 @@ fn an_append_meets_what_came_before_in_order_and_then_links() {
         assert_eq!(bed.done(bits, length).list, List::Overflow);
     }
     assert_eq!(bed.kinds(), [(Put, 100); 3]);
+    let summary = bed.ni.summary();
+    assert_eq!((summary.overflow, summary.unexpected), (1, 3));
+    assert_eq!((summary.counts.overflow, summary.counts.priority), (3, 0));
     let mut init = entry(1, 5, EntryOptions::empty());
     init.options.remove(EntryOptions::EVENT_LINK_DISABLE);
     bed.append(&init, List::Priority, 1);

@@ -433,13 +433,51 @@ fn table_entries_are_allocated_freed_and_bounded() {
 }
 
 #[test]
+fn who_waits_for_a_count_sees_it_as_it_was_reached() {
+    let mut bed = Bed::matching();
+    let [ct, other] = [0; 2].map(|_| bed.ni.ct_alloc().expect("a counter"));
+    let tests = [(other, 1), (ct, 3)];
+    let (mut first, mut second) = ([NOT_WATCHED; 2], [NOT_WATCHED; 1]);
+    assert_eq!(bed.ni.ct_poll(&tests, &mut first), Ok(None));
+    assert_eq!(bed.ni.ct_poll(&[(ct, 5)], &mut second), Ok(None));
+    let count = |success| CtEvent {
+        success,
+        failure: 0,
+    };
+    for _ in 0..4 {
+        bed.ni.ct_inc(ct, count(1)).expect("it is allocated");
+    }
+    bed.ni.ct_set(ct, count(0)).expect("it is allocated");
+    // watched tests have numbers of their own: each is found, and only its own
+    let found = bed.ni.ct_poll(&tests, &mut first);
+    assert_eq!(found, Ok(Some((1, count(3)))));
+    assert_eq!(bed.ni.ct_poll(&[(ct, 5)], &mut second), Ok(None));
+    bed.ni.ct_unwatch(&tests, &first);
+    assert_eq!(bed.ni.ct_poll(&tests, &mut [NOT_WATCHED; 2]), Ok(None));
+    bed.ni.ct_inc(ct, count(7)).expect("it is allocated");
+    bed.ni.ct_inc(ct, count(7)).expect("it is allocated");
+    let found = bed.ni.ct_poll(&[(ct, 5)], &mut second);
+    assert_eq!(found, Ok(Some((0, count(7)))));
+    // a failure ends a wait, whatever the test
+    let both = CtEvent {
+        success: 1,
+        failure: 1,
+    };
+    assert_eq!(bed.ni.ct_inc(other, both), Err(PtlError::ArgInvalid));
+    bed.ni.ct_set(other, both).expect("it is allocated");
+    let found = bed.ni.ct_poll(&[(other, 10)], &mut [NOT_WATCHED]);
+    assert_eq!(found, Ok(Some((0, both))));
+    // what is reached before anybody waits is seen as it is
+    let found = bed.ni.ct_poll(&[(ct, 5)], &mut [NOT_WATCHED]);
+    assert_eq!(found, Ok(Some((0, count(14)))));
+}
+
+#[test]
 fn polls_go_round_and_name_who_is_ready() {
     let mut bed = Bed::matching();
     let cts = [0; 3].map(|_| bed.ni.ct_alloc().expect("a counter"));
-    assert_eq!(
-        bed.ni.ct_poll(&cts.map(|ct| (ct, 1))),
-        Err(PtlError::CtNoneReached)
-    );
+    let tests = cts.map(|ct| (ct, 1));
+    assert_eq!(bed.ni.ct_poll(&tests, &mut []), Ok(None));
     for ct in [cts[0], cts[2]] {
         bed.ni
             .ct_inc(
@@ -455,12 +493,14 @@ fn polls_go_round_and_name_who_is_ready() {
     for _ in 0..6 {
         seen[bed
             .ni
-            .ct_poll(&cts.map(|ct| (ct, 1)))
+            .ct_poll(&tests, &mut [])
+            .ok()
+            .flatten()
             .expect("two are ready")
             .0] += 1;
     }
     assert!(seen[0] > 0 && seen[2] > 0 && seen[1] == 0, "{seen:?}");
-    assert_eq!(bed.ni.ct_poll(&[]), Err(PtlError::ArgInvalid));
+    assert_eq!(bed.ni.ct_poll(&[], &mut []), Err(PtlError::ArgInvalid));
     assert_eq!(
         bed.ni.eq_poll(&[bed.eq, Handle::EQ_NONE]),
         Err(PtlError::ArgInvalid)
@@ -550,4 +590,32 @@ fn law_10_requests_and_operations_under_way_are_bounded() {
     assert_eq!(bed.ni.start(put), Err(PtlError::NoSpace));
     bed.ni.sent(first);
     assert!(bed.ni.start(put).is_ok());
+}
+
+#[test]
+fn an_entry_may_fault_where_the_program_may_bind_what_is_not_there() {
+    let offered = Limits {
+        features: Features::BIND_INACCESSIBLE,
+        ..Limits::default()
+    };
+    let accessible = EntryOptions::IS_ACCESSIBLE;
+    for (asks, options, may_fault) in [
+        (false, EntryOptions::empty(), false),
+        (true, EntryOptions::empty(), true),
+        (true, accessible, false),
+    ] {
+        let limits = match asks {
+            true => offered,
+            false => Limits::default(),
+        };
+        let mut ni = Interface::new(MATCHING, Limits::granted(Some(&limits), &offered));
+        let pt = ni.pt_alloc(PtOptions::empty(), Handle::EQ_NONE, None);
+        let mut bed = Bed {
+            pt: pt.expect("a table entry"),
+            eq: Handle::EQ_NONE,
+            ni,
+        };
+        bed.append(&entry(1, 8, options), List::Priority, 1);
+        assert_eq!(bed.granted(1, 8).may_fault, may_fault);
+    }
 }

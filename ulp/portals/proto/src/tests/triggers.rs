@@ -45,7 +45,7 @@ fn operations_fire_once_by_threshold_and_then_by_issue() {
     }
     assert_eq!(due(&mut bed), []);
     bed.ni
-        .ct_inc(
+        .ct_set(
             ct,
             CtEvent {
                 success: 2,
@@ -264,6 +264,8 @@ fn entries_come_and_go_by_trigger() {
         .expect("a legal entry");
     bed.ni.ct_cancel_triggered(ct).expect("it is allocated");
     assert_eq!(bed.ni.objects.entries.len(), 0);
+    // what is cancelled has not fired
+    assert_eq!(bed.ni.summary().counts.triggered, 2);
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub fn cm() -> &'static Cm {
 struct Own {
     tag: u32,
     kind: Kind,
+    length: u64,
     acknowledged: Option<Note>,
 }
 
@@ -48,6 +49,12 @@ pub struct Process {
     pub told: Vec<Told>,
     /// Memory that a peer's requests hold.
     pub held: usize,
+    /// Puts by leases that count: token and length.
+    pub counted: Vec<(u64, u64)>,
+    /// Leases that came back.
+    pub returned: Vec<u64>,
+    /// Own requests and operations that have ended.
+    pub ended: Vec<(u64, Answer)>,
 }
 
 /// Which buffer, and how much of it.
@@ -111,6 +118,7 @@ impl Users for Process {
 
     fn done(&mut self, token: u64, answer: Answer) {
         let own = self.own.remove(&token).expect("it is under way");
+        self.ended.push((token, answer));
         let end = Some((answer.status, answer.length));
         let direction = Direction::of_own(own.kind);
         let known = answer.status == Status::Ok || own.acknowledged.is_some();
@@ -118,6 +126,21 @@ impl Users for Process {
         if let Some(note) = own.acknowledged {
             self.tags.tell(note, answer.status, answer.length);
         }
+    }
+
+    fn own_elements(&mut self, token: u64, to: &mut Vec<Element<'static>>) -> Result<(), Status> {
+        let own = &self.own[&token];
+        let mr = &self.memory[&own.tag];
+        to.push(mr.element(0, own.length as u32).expect("it fits"));
+        Ok(())
+    }
+
+    fn counted(&mut self, _: Peer, lease: u64, length: u64) {
+        self.counted.push((lease, length));
+    }
+
+    fn returned(&mut self, _: Peer, lease: u64) {
+        self.returned.push(lease);
     }
 
     fn joined(&mut self, peer: Peer) {
@@ -132,6 +155,37 @@ impl Users for Process {
 impl Process {
     fn region(&self, tag: u32) -> &Arc<Region> {
         self.memory[&tag].region().expect("memory of our own")
+    }
+}
+
+impl Process {
+    /// Memory of a tag that a peer may reach itself.
+    pub fn lendable(&self, tag: u32) -> Segment {
+        let mr = &self.memory[&tag];
+        Segment {
+            address: mr.address(),
+            length: mr.region().expect("memory of our own").size() as u64,
+            key: mr.rkey().0,
+        }
+    }
+
+    /// The memory of a tag.
+    pub fn region_of(&self, tag: u32) -> Arc<Region> {
+        Arc::clone(self.region(tag))
+    }
+
+    /// Takes note of an operation on memory of a tag; its token.
+    pub fn note(&mut self, tag: u32, kind: Kind, length: u64) -> u64 {
+        self.tags.hold(tag, length).expect("it has so many");
+        let own = Own {
+            tag,
+            kind,
+            length,
+            acknowledged: None,
+        };
+        self.next += 1;
+        self.own.insert(self.next - 1, own);
+        self.next - 1
     }
 }
 
@@ -193,7 +247,8 @@ impl Side {
         self.server.with(|node| {
             let pd = node.own_domain().expect("an adapter");
             let region = Region::create(c"buffer", length).expect("memory");
-            let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+            let remote = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+            let all = remote | Access::LOCAL_WRITE;
             let mr = Mr::register(&pd, &region, all).expect("a registration");
             let (address, length) = (mr.address(), length as u64);
             let range = Range { address, length };
@@ -270,6 +325,7 @@ pub fn ask(
     let own = Own {
         tag: local,
         kind,
+        length,
         acknowledged: acknowledge.map(Note),
     };
     users.own.insert(token, own);

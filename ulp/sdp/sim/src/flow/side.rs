@@ -5,11 +5,11 @@
 
 use super::fabric::{Posted, Tag, What, Wire};
 use super::{Kind, Plant};
-use crate::rng::Rng;
 use ferriband_sdp_proto::connection::{Config, Connection, Flow, HEADER_BYTES, Peer};
 use ferriband_sdp_proto::connection::{Pair, Piece, ReadWork, SendWork, WriteWork};
 use ferriband_sdp_proto::driver::Driver;
 use ferriband_sdp_wire::{Bsdh, Mid};
+use ferriband_seed::Rng;
 
 /// Bytes of BSDH and advert in front of SrcAvail's position.
 const SRC_AVAIL_BYTES: usize = 32;

@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::fabric::{Arrival, Posted, ReceiveMemory, Tag, What, Wire};
 use super::side::{Posting, Program, Side, config, peer};
 use super::{Failure, Kind, Law, Plant, Scenario, Stats};
-use crate::rng::Rng;
 use ferriband_sdp_proto::connection::{Connection, Flow, HEAD_BYTES, Pair};
 use ferriband_sdp_proto::driver::drive_once;
+use ferriband_seed::Rng;
 
 /// Steps after which a run that does not end is a failure.
 const STEP_LIMIT: u64 = 400_000;

@@ -40,7 +40,7 @@ mod look;
 mod order;
 mod told;
 
-pub(super) use look::How;
+pub(super) use look::{How, Reported};
 pub(super) use order::Found;
 
 use super::boxes::{Bell, process};
@@ -153,6 +153,8 @@ pub(super) struct Linked {
     is_told: bool,
     /// The wait by which it was reported last.
     wait: u32,
+    /// Which link of the instance it was.
+    link: u64,
     /// Looks that have found nothing since.
     in_vain: u8,
     group: usize,
@@ -193,6 +195,8 @@ pub(super) struct Inside {
     asleep: u32,
     asleep_of: u32,
     waits: u32,
+    /// Links that registrations have got.
+    links: u64,
     /// The list has filled the last wait's room: the kernel is asked first.
     pub kernel_first: bool,
     /// When the kernel was asked by a wait that had found events.
@@ -407,12 +411,15 @@ impl Inside {
         let first = &mut self.groups[group].first[slot as usize];
         let next = std::mem::replace(first, at);
         self.groups[group].mask |= 1 << slot;
+        self.links += 1;
+        let link = self.links;
         self.at(at).linked = Some(Linked {
             seen: Seen::nothing(),
             is_listed: false,
             is_disabled: false,
             is_told: true,
             wait: 0,
+            link,
             in_vain: 0,
             group,
             slot,
@@ -533,6 +540,11 @@ impl Inside {
             self.asked = now;
         }
         was_asked
+    }
+
+    /// How many links registrations have got so far.
+    pub fn links(&self) -> u64 {
+        self.links
     }
 
     /// A number for a wait.

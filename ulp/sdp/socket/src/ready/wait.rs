@@ -3,7 +3,7 @@
 //! Owns: the order of looking, asking the kernel and sleeping. Must not know: what is so of a
 //! connection. [`super::instance`] says why no wake-up is lost.
 
-use super::instance::{Found, How, Instance};
+use super::instance::{Found, How, Instance, Reported};
 use super::kernel::{self, Event, Patience};
 use super::sleep::{self, Next, Sleep, Waits};
 use super::{Ready, instance_of, ready};
@@ -234,6 +234,8 @@ struct First {
     found: Found,
     /// The wait's number.
     wait: u32,
+    /// Links that registrations had got by then.
+    links: u64,
     /// When the kernel was asked before.
     asked: u64,
     /// Something is on the list, and was not looked at.
@@ -298,6 +300,7 @@ impl Instance {
         let mut first = First {
             found: Found::default(),
             wait,
+            links: inside.links(),
             asked,
             is_busy: false,
             is_enough: false,
@@ -305,7 +308,12 @@ impl Instance {
         if std::mem::take(&mut inside.kernel_first) {
             first.is_busy = !inside.is_empty();
         } else if let Ok(table) = Table::get() {
-            first.found = inside.report(table, wait, how, asked, events);
+            let reported = Reported {
+                number: wait,
+                links: u64::MAX,
+                asked,
+            };
+            first.found = inside.report(table, &reported, how, events);
         }
         inside.kernel_first = first.count() == events.len();
         if first.count() > 0 {
@@ -323,23 +331,19 @@ impl Instance {
 
     /// After the kernel has told `count` events behind the first ones.
     fn settle_after(&self, events: &mut [Event], first: First, count: usize) -> Option<usize> {
-        let more = self.settle(
-            &mut events[first.count()..],
-            count,
-            Some(first.wait),
-            first.asked,
-        )?;
+        let behind = &mut events[first.count()..];
+        let more = self.settle(behind, count, Some(&first), first.asked)?;
         first.found.join(events, more);
         Some(first.count() + more)
     }
 
-    /// Takes this library's own out of `count` events, and reports in their place what is so. Gives
-    /// how many events there are. None: the lock is this thread's.
+    /// Takes this library's own out of `count` events that the kernel has told a wait, and reports
+    /// in their place what is so. Gives how many events there are. None: the lock is this thread's.
     fn settle(
         &self,
         events: &mut [Event],
         count: usize,
-        wait: Option<u32>,
+        first: Option<&First>,
         asked: u64,
     ) -> Option<usize> {
         let (ready, table) = (ready()?, Table::get().ok()?);
@@ -352,12 +356,18 @@ impl Instance {
             }
             inside.heard(ready, &mut shared);
         }
-        let wait = wait.unwrap_or_else(|| inside.next_wait());
+        // without a look before, nothing had a link when the kernel was asked
+        let links = first.map_or(0, |first| first.links);
+        let reported = Reported {
+            number: first.map_or_else(|| inside.next_wait(), |first| first.wait),
+            links: if kept > 0 { links } else { u64::MAX },
+            asked,
+        };
         let how = match inside.may_stay_listed(self) {
             true => How::Lightly,
             false => How::Finally,
         };
-        let found = inside.report(table, wait, how, asked, &mut events[kept..]);
+        let found = inside.report(table, &reported, how, &mut events[kept..]);
         found.join_kept(events, kept);
         let count = kept + found.count;
         inside.leave(self);

@@ -41,6 +41,18 @@ pub enum How {
     Finally,
 }
 
+/// What a wait has reported already, and is not looked at: it stays on the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Reported {
+    /// The wait's number: what it has reported itself.
+    pub number: u32,
+    /// Registrations that have got a later link than this: the kernel may have told of them with
+    /// the program's data, just before.
+    pub links: u64,
+    /// When the kernel was asked.
+    pub asked: u64,
+}
+
 /// So many looks that have found nothing cost as much as a peer that tells.
 const MOST_IN_VAIN: u8 = 32;
 
@@ -59,17 +71,15 @@ enum Look {
 }
 
 impl Inside {
-    /// Reports what is so, as far as there is room, in the order in which it became so. What `wait`
-    /// has reported already is not looked at. The kernel was `asked` at this time.
+    /// Reports what is so, as far as there is room, in the order in which it became so.
     pub fn report(
         &mut self,
         table: &Table,
-        wait: u32,
+        wait: &Reported,
         how: How,
-        asked: u64,
         into: &mut [Event],
     ) -> Found {
-        self.times.begin(asked);
+        self.times.begin(wait.asked);
         for _ in 0..self.list.len() {
             let reported = self.times.count();
             if reported == into.len() {
@@ -84,7 +94,7 @@ impl Inside {
             let Some(linked) = &mut self.at(at).linked else {
                 continue;
             };
-            if linked.wait == wait {
+            if linked.wait == wait.number || linked.link > wait.links {
                 self.list.push_back(tag);
                 continue;
             }
@@ -96,7 +106,7 @@ impl Inside {
                 let is_level = place.is_level();
                 let is_once = place.event.events & ONESHOT != 0;
                 if let Some(linked) = &mut place.linked {
-                    linked.wait = wait;
+                    linked.wait = wait.number;
                     linked.in_vain = 0;
                     linked.is_disabled = is_once;
                 }

@@ -3,6 +3,8 @@
 use super::world::{Socket, World, pair, table};
 use super::*;
 use crate::numbers::Kind;
+use crate::ready::sleep::{Next, Sleep, Waits};
+use crate::ready::wait::Wait;
 use ferriband_sdp_local::Own;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{Scope, sleep};
@@ -263,5 +265,45 @@ fn poll_and_select_of_what_is_ready_allocate_nothing() {
         let sets = [Some(&mut set[..]), None, None];
         assert_eq!(select(there.number + 1, sets, patience), Ok(1));
         assert_eq!(ALLOCATED.get(), before);
+    }
+}
+
+#[test]
+fn what_the_kernel_told_before_a_registration_got_its_link_is_not_told_again_by_that_wait() {
+    let _alone = alone();
+    for has_linked in [false, true] {
+        let world = World::new();
+        let (epoll, others) = (Epoll::new(), pair());
+        if has_linked {
+            epoll.add(&others.1, IN, 1);
+            world.link(&others.0, &others.1);
+            world.change_over(&others.0, &others.1);
+            epoll.quiet();
+        }
+        let (here, there) = pair();
+        epoll.add(&there, IN, 2);
+        here.send(b"a");
+        let mut events = [Event::default(); 4];
+        let at = events.as_mut_ptr();
+        let (time, signals) = (LONG, None);
+        let mut wait = Wait::new(epoll.0, &mut events, Patience { time, signals });
+        let Next::Sleep(Sleep::Epoll { events, most, .. }) = wait.go_on(None) else {
+            panic!("it asks the kernel in its sleep");
+        };
+        assert_eq!((events, most), (at, 4));
+        // SAFETY: room for so many, which the wait leaves alone meanwhile.
+        let slept = unsafe { kernel::wait(epoll.0, events, most, Patience { time, signals }) };
+        assert_eq!(slept, Ok(1));
+        world.link(&here, &there);
+        let Next::Over(Ok(1)) = wait.go_on(Some(slept)) else {
+            panic!("the same number was told twice");
+        };
+        drop(wait);
+        // SAFETY: an element of the array, which nobody borrows.
+        let told = unsafe { at.read() };
+        assert_eq!((told.events, told.data), (IN, 2));
+        assert_eq!(epoll.wait(LONG), [(IN, 2)], "it is so still");
+        assert_eq!(there.receive(9), b"a");
+        assert_eq!(epoll.wait(NOW), []);
     }
 }

@@ -122,16 +122,21 @@ fn a_linked_connection_tells_what_tcp_tells() {
         let mut random = Random::new(seed);
         let (link_at, back_at) = (random.below(CALLS), random.below(CALLS * 2));
         let mut unread = [0_usize; 2];
-        let mut shut = [false; 2];
+        let (mut shut, mut is_linked) = ([false; 2], false);
         let mut registered = [[None; 2]; 2];
         let mut was_shared = [false; 2];
         let mut history = Vec::new();
         for call in 0..CALLS {
             let [here, there] = &linked.ends;
             if call == link_at {
-                world.link(here, there);
+                // what an end has ended in TCP, no ring carries on: the service asks whether the
+                // connection is whole, and takes a link that came too late back at once
+                is_linked = !shut.contains(&true);
+                if is_linked {
+                    world.link(here, there);
+                }
             }
-            if call >= link_at {
+            if is_linked {
                 world.offer(here);
                 world.offer(there);
             }

@@ -1,0 +1,221 @@
+//! The libraries of verbs that fail one call, and programs that run over them with each call
+//! failing in turn.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// What any program calls that makes a connection, at either of its sides.
+const ALWAYS: [&str; 23] = [
+    "rdma_create_event_channel",
+    "rdma_create_id",
+    "rdma_destroy_id",
+    "rdma_bind_addr",
+    "rdma_listen",
+    "rdma_get_devices",
+    "rdma_init_qp_attr",
+    "rdma_get_cm_event",
+    "rdma_ack_cm_event",
+    "ibv_alloc_pd",
+    "ibv_dealloc_pd",
+    "ibv_create_comp_channel",
+    "ibv_destroy_comp_channel",
+    "ibv_reg_mr",
+    "ibv_dereg_mr",
+    "ibv_create_cq",
+    "ibv_destroy_cq",
+    "ibv_create_qp",
+    "ibv_modify_qp",
+    "ibv_destroy_qp",
+    "req_notify_cq",
+    "post_send",
+    "post_recv",
+];
+/// What is called at one side or at the other, as it comes: who asks for the connection, and who
+/// sleeps.
+const AT_TIMES: [&str; 8] = [
+    "rdma_resolve_addr",
+    "rdma_resolve_route",
+    "rdma_connect",
+    "rdma_accept",
+    "rdma_establish",
+    "rdma_disconnect",
+    "poll_cq",
+    "ibv_get_cq_event",
+];
+/// Which call of each function fails in each run of `cargo test`; if [`ALL`] is set, each call
+/// whatsoever, too.
+const TIMES: [usize; 2] = [1, 4];
+/// Set, it lets each call fail in turn.
+const ALL: &str = "FERRIBAND_TEST_EACH_CALL";
+/// More calls than any of the programs makes.
+const MOST: usize = 2000;
+/// A program that takes longer hangs.
+const SECONDS: &str = "100";
+/// Programs that run at a time: they wait most of it.
+const PARALLEL: usize = 4;
+
+/// Where the sources lie.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ibv/tests/failing")
+}
+
+/// Whether the headers of the system's libraries are there; else it says which packages have them.
+fn has_headers() -> bool {
+    let found = Command::new("cc")
+        .args(["-E", "-include", "rdma/rdma_cma.h", "-x", "c", "/dev/null"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let found = found.expect("a C compiler").success();
+    if !found {
+        eprintln!("skipped: rdma/rdma_cma.h is not installed (libibverbs-dev, librdmacm-dev)");
+    }
+    found
+}
+
+/// A directory with both libraries, which let those in `real` do the work. None without headers.
+pub fn libraries() -> Option<PathBuf> {
+    if !has_headers() {
+        return None;
+    }
+    let name = format!("failing-{}", env!("CARGO_PKG_NAME"));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let verbs = directory.join("libibverbs.so.1");
+    for (name, file, needs) in [
+        ("verbs", "libibverbs.so.1", None),
+        ("rdmacm", "librdmacm.so.1", Some(&verbs)),
+    ] {
+        let source = sources().join(format!("failing_{name}.c"));
+        let map = source.with_extension("map");
+        // tests run side by side: whoever has loaded the old file keeps it
+        let fresh = directory.join(format!("{file}.{:?}", thread::current().id()));
+        let status = Command::new("cc")
+            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1"])
+            .args(["-shared", "-fPIC"])
+            .arg(format!("-Wl,-soname,libfailing_{name}.so.1"))
+            .arg(format!("-Wl,--version-script={}", map.display()))
+            .arg("-o")
+            .arg(&fresh)
+            .arg(&source)
+            .args(needs)
+            .status();
+        assert!(status.expect("cc runs").success(), "{}", source.display());
+        std::fs::rename(&fresh, directory.join(file)).expect("moved");
+    }
+    Some(directory)
+}
+
+/// Compiles a program against a library of `libraries`, and against `arm.h`.
+pub fn program(source: &Path, libraries: &Path, library: &str) -> PathBuf {
+    let name = format!("{}-failing", env!("CARGO_PKG_NAME"));
+    let fresh = format!("{name}.{:?}", thread::current().id());
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (fresh, program) = (directory.join(fresh), directory.join(name));
+    let status = Command::new("cc")
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&fresh)
+        .arg(source)
+        .arg("-I")
+        .arg(libraries.join("include"))
+        .arg("-I")
+        .arg(sources())
+        .arg("-L")
+        .arg(libraries)
+        .args([library, "-lpthread", "-ldl"])
+        .status();
+    assert!(status.expect("cc runs").success(), "{}", source.display());
+    std::fs::rename(&fresh, &program).expect("moved");
+    program
+}
+
+/// Runs a program over the failing libraries.
+pub fn run(
+    program: &Path,
+    words: &[&str],
+    failing: &Path,
+    real: &Path,
+    variables: &[(&str, &str)],
+) -> Output {
+    Command::new("timeout")
+        .args(["-k", "5", SECONDS])
+        .arg(program)
+        .args(words)
+        .env("FERRIBAND_VERBS", failing.join("libibverbs.so.1"))
+        .env("FAILING_REAL", real)
+        .env("LD_LIBRARY_PATH", real)
+        .envs(variables.iter().copied())
+        .output()
+        .expect("it starts")
+}
+
+/// A program's run: the side that fails, which call, of which function or of any.
+struct Case {
+    side: &'static str,
+    call: usize,
+    function: Option<&'static str>,
+}
+
+/// Runs a program with calls failing at each of its two sides, and demands that it ends well. It
+/// says which call has failed, or `none`.
+pub fn each_call_fails(program: &Path, failing: &Path, real: &Path) {
+    let most = std::env::var_os(ALL).map_or(0, |_| MOST);
+    let mut cases = Vec::new();
+    for side in ["0", "1"] {
+        let of_each = ALWAYS.into_iter().chain(AT_TIMES);
+        let of_each = of_each.flat_map(|name| TIMES.map(|call| (call, Some(name))));
+        let of_all = (1..=most).map(|call| (call, None));
+        let both = of_each.chain(of_all);
+        cases.extend(both.map(|(call, function)| Case {
+            side,
+            call,
+            function,
+        }));
+    }
+    let next = AtomicUsize::new(0);
+    // no call of this number: of the first side, of the second
+    let last = [AtomicUsize::new(MOST), AtomicUsize::new(MOST)];
+    let (seen, wrong) = (Mutex::new(BTreeSet::new()), Mutex::new(Vec::new()));
+    let look = || {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Case {
+                side,
+                call,
+                function,
+            } = case;
+            let last = &last[usize::from(*side == "1")];
+            if function.is_none() && *call > last.load(Ordering::Relaxed) {
+                continue;
+            }
+            let (number, mut words) = (call.to_string(), vec![*side]);
+            words.push(&number);
+            words.extend(function);
+            let output = run(program, &words, failing, real, &[]);
+            let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            if function.is_none() && name == "none" {
+                last.fetch_min(*call, Ordering::Relaxed);
+            }
+            let said = String::from_utf8_lossy(&output.stderr);
+            // what the library says names the call
+            let is_told = |line: &str| line.starts_with("ferriband ") && line.contains(&name);
+            if !output.status.success() || !said.lines().all(is_told) {
+                let what = format!("{words:?} ({name}): {}: {said}", output.status);
+                let mut wrong = wrong.lock().unwrap_or_else(PoisonError::into_inner);
+                wrong.push(what);
+            }
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.insert(name);
+        }
+    };
+    thread::scope(|scope| (0..PARALLEL).for_each(|_| drop(scope.spawn(look))));
+    let wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for name in ALWAYS {
+        assert!(seen.contains(name), "{name} did not fail: {seen:?}");
+    }
+}
