@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use crate::messages;
 use crate::table::{Kind, State};
-use crate::types::CmEvent;
+use crate::types::{CmEvent, Route};
 use ferriband_transport::types::Instant;
 use ferriband_wire::CommId;
 use ferriband_wire::cm::{Info, PrivateData, RejOf, RejectReason};
@@ -43,6 +43,26 @@ impl Machine {
         self.set_deadline(comm, Some(now.plus_ns(pause_ns)));
         self.send_from(comm, &mad);
         true
+    }
+
+    /// Sends each DREQ again that waits for its answer along a route that `wanted` names, whenever
+    /// it is due.
+    pub fn end_again(&mut self, wanted: impl Fn(&Route) -> bool) {
+        let waits = self.connections.iter().filter_map(|(comm, connection)| {
+            let waits = connection.state == State::DreqSent && wanted(&connection.route);
+            let pending = connection.pending.as_ref().filter(|_| waits)?;
+            Some((CommId(*comm), pending.mad))
+        });
+        let waits: Vec<_> = waits.collect();
+        for (comm, mad) in &waits {
+            self.send_from(*comm, mad);
+        }
+    }
+
+    /// True if a DREQ waits for its answer along a route that `wanted` names.
+    pub fn is_ending(&self, wanted: impl Fn(&Route) -> bool) -> bool {
+        let mut all = self.connections.values();
+        all.any(|connection| connection.state == State::DreqSent && wanted(&connection.route))
     }
 
     /// Nobody has answered.

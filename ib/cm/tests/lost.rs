@@ -135,6 +135,29 @@ fn answer(machine: &mut Machine, now: Instant, comm: CommId, kind: &CmEvent) {
     }
 }
 
+/// Who leaves does not wait for the time to say again that a connection has ended.
+#[test]
+fn an_end_is_said_again_before_its_time() {
+    for lost in [Kind::Dreq, Kind::Drep] {
+        let mut pair = Pair::new(Some(lost));
+        let comm = pair.ask();
+        let ends = |machine: &mut Machine| machine.destroy(Instant(0), comm);
+        assert!(!pair.machines[0].is_ending(|_| true));
+        ends(&mut pair.machines[0]);
+        pair.run();
+        assert!(pair.machines[0].is_ending(|_| true));
+        assert!(!pair.machines[0].is_ending(|_| false));
+        pair.machines[0].end_again(|_| false);
+        pair.run();
+        assert_eq!(pair.count(Kind::Dreq), 1);
+        pair.machines[0].end_again(|_| true);
+        pair.run();
+        assert_eq!(pair.states(comm), DONE, "{lost:?}");
+        assert!(!pair.machines[0].is_ending(|_| true));
+        assert_eq!(pair.count(Kind::Dreq), 2);
+    }
+}
+
 const DONE: [State; 2] = [State::TimeWait, State::TimeWait];
 
 #[test]

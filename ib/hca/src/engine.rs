@@ -724,7 +724,8 @@ extern "C" fn take_leave() {
             // what was taken is acknowledged, too: nobody would after this
             engine.settle_debts();
             if let Some(cm) = engine.cm.get() {
-                cm.say_goodbye(&engine);
+                engine.leave_to_thread();
+                cm.say_goodbye(&engine, || {});
             }
             // the process may be the last to hold it, and its end is not this handler's matter
             std::mem::forget(engine);
@@ -738,7 +739,8 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if self.epoch == fork::epoch() {
             if let Some(cm) = self.cm.get() {
-                cm.say_goodbye(self);
+                // the thread has let go of it
+                cm.say_goodbye(self, || self.receive_all());
             }
             self.shut_down();
             if let Some(roce) = self.roce.take() {

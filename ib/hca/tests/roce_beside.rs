@@ -14,7 +14,9 @@ use common::PATIENCE;
 use common::process::{self, Channel, Child};
 use ferriband_hca::cm::{CmChannel, ConnWish, News, NewsKind};
 use ferriband_hca::engine::Engine;
+use ferriband_memory::host::Host;
 use ferriband_transport::types::QpType;
+use ferriband_wire::fault::{Action, OpcodeSet, Rule};
 
 const TCP: u16 = 0x0106;
 const UDP: u16 = 0x0111;
@@ -24,7 +26,12 @@ const NO_DATAGRAM_SERVICE: i32 = 1;
 
 #[test]
 fn child_entry() {
-    process::run_role(&[("listen", listen_role), ("accept", accept_role)]);
+    process::run_role(&[
+        ("listen", listen_role),
+        ("accept", accept_role),
+        ("exit", exit_role),
+        ("close", close_role),
+    ]);
 }
 
 fn wish(qp_num: u32) -> ConnWish<'static> {
@@ -86,7 +93,31 @@ fn accept_role(channel: Channel) {
     channel.send(&[1]);
     next(&events, NewsKind::Disconnected);
     cm.disconnect(&engine, request.id).unwrap();
+    channel.send(&[2]);
     channel.recv();
+}
+
+/// Connects to the port that it is told, and ends the connection when it is told to, and itself at
+/// once, with its devices open.
+fn exit_role(channel: Channel) {
+    std::mem::forget(end_connection(&channel));
+    std::process::exit(0);
+}
+
+/// Likewise, but closes its devices first.
+fn close_role(channel: Channel) {
+    end_connection(&channel);
+}
+
+fn end_connection(channel: &Channel) -> Client {
+    let mut client = Client::new();
+    let id = client.ask(TCP, channel.recv()[0] as u16);
+    next(&client.events, NewsKind::ConnectResponse);
+    client.engine.cm().ready(&client.engine, id).unwrap();
+    channel.send(&[1]);
+    channel.recv();
+    client.engine.cm().disconnect(&client.engine, id).unwrap();
+    client
 }
 
 fn has_event(channel: &Arc<CmChannel>, patience: Duration) -> bool {
@@ -264,4 +295,23 @@ on_packets!(the_end_of_a_connection_with_the_dead_is_answered, {
     // whoever is on the port says for the dead that the connection is none any more
     cm.disconnect(&client.engine, id).unwrap();
     next(&client.events, NewsKind::Disconnected);
+});
+
+on_packets!(an_end_whose_packets_are_lost_is_heard_after_its_authors_end, {
+    let host = Host::join(Default::default()).unwrap();
+    for role in ["exit", "close"] {
+        let (server, client) = (Child::spawn("accept"), Child::spawn(role));
+        client.channel.send(&server.channel.recv());
+        assert_eq!(server.channel.recv(), [1]);
+        client.channel.recv();
+        let mut rule = Rule::new(Action::Drop);
+        rule.opcodes = OpcodeSet::parse("ud-send-only").unwrap();
+        rule.count = 3;
+        let rule = host.fault_add_own(&rule.to_words()).unwrap();
+        client.channel.send(&[0]);
+        assert_eq!(server.channel.recv(), [2], "{role}");
+        assert_eq!(host.fault_hits(rule), 3);
+        assert!(host.fault_remove(rule));
+        server.channel.send(&[0]);
+    }
 });

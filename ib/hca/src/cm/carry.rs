@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use ferriband_cm::table::State as Phase;
 use ferriband_cm::{Input, LocalEnd, Machine, Ports, Route};
@@ -29,6 +30,9 @@ use crate::roce::local::LocalPort;
 pub(crate) const MAD: usize = 256;
 /// How long a process that ends tries to say so.
 const GOODBYE_NS: u64 = 50_000_000;
+/// How often it does, by packets.
+const GOODBYE_AGAIN_NS: u64 = 5_000_000;
+const GOODBYE_PAUSE: Duration = Duration::from_micros(50);
 /// What is taken from the post box at once.
 const POSTS_AT_ONCE: usize = 64;
 /// First byte of the head of what is handed over: a message of the connection manager.
@@ -241,8 +245,9 @@ impl Cm {
         self.pump(engine, &mut state);
     }
 
-    /// The process leaves: whoever is connected is told. Not if another thread is at it and does not come to an end.
-    pub(crate) fn say_goodbye(&self, engine: &Engine) {
+    /// The process leaves: whoever is connected is told. Not if another thread is at it and does not
+    /// come to an end. `receive` sees to it that what comes is taken.
+    pub(crate) fn say_goodbye(&self, engine: &Engine, receive: impl FnMut()) {
         let patience = Engine::now().0 + GOODBYE_NS;
         // a thread that ends the process out of a signal may be the one that holds them
         let Some(mut state) = try_for(&self.state, patience) else {
@@ -263,6 +268,33 @@ impl Cm {
         while lock(&self.outbox).due() != u64::MAX && Engine::now().0 < patience {
             std::thread::yield_now();
             lock(&self.outbox).again(engine, Engine::now().0);
+        }
+        drop(state);
+        self.wait_for_answers(engine, patience, receive);
+    }
+
+    /// A packet is lost with a process that ends while it holds it, and after this process's end
+    /// nobody says again that a connection has ended: it does so until that is answered, or time is
+    /// up.
+    fn wait_for_answers(&self, engine: &Engine, until: u64, mut receive: impl FnMut()) {
+        let by_packets = |route: &Route| matches!(route, Route::Gsi { .. });
+        let mut again_at = Engine::now().0 + GOODBYE_AGAIN_NS;
+        loop {
+            let Some(mut state) = try_for(&self.state, until) else {
+                return;
+            };
+            let now = Engine::now().0;
+            if now > until || !state.machine.is_ending(by_packets) {
+                return;
+            }
+            if now > again_at {
+                again_at = now + GOODBYE_AGAIN_NS;
+                state.machine.end_again(by_packets);
+                self.pump(engine, &mut state);
+            }
+            drop(state);
+            receive();
+            std::thread::sleep(GOODBYE_PAUSE);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use arrayvec::ArrayVec;
-use ferriband_memory::host::ProcessRef;
+use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD, ProcessRef};
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY};
 use ferriband_transport::direct::{Advance, Consumer, Handled, Response, Sender, Words};
 
@@ -153,6 +153,18 @@ impl Engine {
         if busy || polled || self.needs_thread() {
             self.waker.signal(1);
         }
+    }
+
+    /// No thread of the program polls any more: the progress thread takes over at once.
+    pub(crate) fn leave_to_thread(&self) {
+        self.end_polling();
+        self.waker.signal(1);
+    }
+
+    /// Takes what has come, in the place of the progress thread.
+    pub(crate) fn receive_all(&self) {
+        self.round(true, &mut Catch::nobody());
+        self.empty_post_box(&mut vec![0; HAND_OVER_HEAD + HAND_OVER_BODY]);
     }
 
     /// Work that nobody will come back for unless the thread does it.
