@@ -297,21 +297,24 @@ on_packets!(the_end_of_a_connection_with_the_dead_is_answered, {
     next(&client.events, NewsKind::Disconnected);
 });
 
-on_packets!(an_end_whose_packets_are_lost_is_heard_after_its_authors_end, {
-    let host = Host::join(Default::default()).unwrap();
-    for role in ["exit", "close"] {
-        let (server, client) = (Child::spawn("accept"), Child::spawn(role));
-        client.channel.send(&server.channel.recv());
-        assert_eq!(server.channel.recv(), [1]);
-        client.channel.recv();
-        let mut rule = Rule::new(Action::Drop);
-        rule.opcodes = OpcodeSet::parse("ud-send-only").unwrap();
-        rule.count = 3;
-        let rule = host.fault_add_own(&rule.to_words()).unwrap();
-        client.channel.send(&[0]);
-        assert_eq!(server.channel.recv(), [2], "{role}");
-        assert_eq!(host.fault_hits(rule), 3);
-        assert!(host.fault_remove(rule));
-        server.channel.send(&[0]);
+on_packets!(
+    an_end_whose_packets_are_lost_is_heard_after_its_authors_end,
+    {
+        let host = Host::join(Default::default()).unwrap();
+        for role in ["exit", "close"] {
+            let (server, client) = (Child::spawn("accept"), Child::spawn(role));
+            client.channel.send(&server.channel.recv());
+            assert_eq!(server.channel.recv(), [1]);
+            client.channel.recv();
+            let mut rule = Rule::new(Action::Drop);
+            rule.opcodes = OpcodeSet::parse("ud-send-only").unwrap();
+            rule.count = 3;
+            let rule = host.fault_add_own(&rule.to_words()).unwrap();
+            client.channel.send(&[0]);
+            assert_eq!(server.channel.recv(), [2], "{role}");
+            assert_eq!(host.fault_hits(rule), 3);
+            assert!(host.fault_remove(rule));
+            server.channel.send(&[0]);
+        }
     }
-});
+);

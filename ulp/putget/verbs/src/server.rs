@@ -206,6 +206,10 @@ impl<U: Users> Shared<U> {
         end: Option<Duration>,
         found: &mut impl FnMut(&mut Node<U>) -> Option<R>,
     ) -> Result<Option<Waited<R>>, Error> {
+        // what is there already is not looked for: a look in vain may sleep
+        if let Some(done) = found(&mut self.lock()) {
+            return Ok(Some(Waited::Done(done)));
+        }
         let _looks = Counted::among(&self.lookers);
         let mut since = wake::now();
         self.is_looking(since);

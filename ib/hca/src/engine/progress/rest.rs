@@ -31,6 +31,9 @@ use ferriband_attach::Link;
 /// Sleeps until it is looked again whether the machine is crowded: by spinning and yielding, which
 /// costs a time slice if it is.
 const NAPS: u32 = 4096;
+/// A sleep in which nothing came counts as so many: who looks for something else, or on a machine
+/// that is crowded no more, is late by each.
+const VAIN_NAPS: u32 = 16;
 /// The bell, sockets of both address families, those of senders, the InfiniBand port's, and the
 /// fabric's link.
 pub(crate) const MOST_AWAITED: usize = 5 + MOST_FLOWS;
@@ -143,11 +146,15 @@ impl Engine {
         }
         // The progress thread may have taken over since: then nobody keeps the time for a sleeper.
         let ticks = self.polling.load(Ordering::SeqCst);
-        if ticks && !self.more_lies() && !catch.has_queued() {
+        let lies = || self.more_lies() || catch.has_queued();
+        let mut in_vain = false;
+        if ticks && !lies() {
             let ready = wait::any_readable(&awaited.descriptors(self), None);
             if ready & 1 != 0 {
                 let _ = self.bell.take();
             }
+            // the bell alone: a tick's
+            in_vain = ready & !1 == 0 && !lies();
         }
         self.end_rest();
         // a program that polls looks at its timers now and then: by a count of polls, which sleeps
@@ -155,9 +162,11 @@ impl Engine {
         if self.next_timer.load(Ordering::Relaxed) != u64::MAX {
             self.fire_timers();
         }
-        self.naps.store(left - 1, Ordering::Relaxed);
+        let counts = if in_vain { VAIN_NAPS } else { 1 };
+        let left = left.saturating_sub(counts);
+        self.naps.store(left, Ordering::Relaxed);
         self.empty_polls.store(0, Ordering::Relaxed);
-        if left == 1 {
+        if left == 0 {
             yielding::forget();
         }
         self.set_patience();
@@ -359,8 +368,19 @@ mod tests {
                 sleeper.nap(&Catch::nobody());
                 let _ = done.send(begun.elapsed());
             }
+            LOST.set(Duration::ZERO);
+            // nothing ever comes: the machine is looked at anew after few of them
+            sleeper.crowd_seen();
+            let slept = (0..NAPS).take_while(|_| {
+                sleeper.polling.store(true, Ordering::SeqCst);
+                sleeper.waker.signal(1);
+                sleeper.nap(&Catch::nobody())
+            });
+            assert!(slept.count() < (NAPS / VAIN_NAPS * 2) as usize);
+            assert_eq!(sleeper.naps.load(Ordering::Relaxed), 0);
+            let _ = done.send(Duration::ZERO);
         });
-        for _ in 0..6 {
+        for _ in 0..7 {
             let slept = ends.recv_timeout(PATIENCE).expect("a sleep ends");
             assert!(slept < PATIENCE, "{slept:?}");
         }
