@@ -11,7 +11,7 @@
 //! [`p2p`], [`job`], [`coll`], [`abi`].
 //!
 //! How it hangs together: [`abi`] checks arguments and enters the [`runtime::Runtime`]; [`p2p`]
-//! starts sends and receives, which become [`request`]s unless they are over at once; [`progress`]
+//! starts sends and receives, which become [`request`]s unless they are over at once; [`p2p::progress`]
 //! looks at the channels, hands what has come to its receive, and sends what had to wait; [`wait`]
 //! calls that until something is done, and puts the process to sleep when nothing comes. Collectives
 //! are made of sends and receives in the communicator's second context ([`coll`]).
@@ -41,6 +41,6 @@ pub(crate) use coll as collective;
 pub(crate) use ground::{constants, errors, handle, trace};
 pub(crate) use job::{crew, init, settings, wait, wireup};
 pub(crate) use objects::{attr, comm, datatype, group, info, operation, process, topology, types};
-pub(crate) use p2p::{loss, progress, request, runtime};
-pub(crate) use transport::shm::{self as host, nearby, pace};
+pub(crate) use p2p::{loss, request, runtime};
+pub(crate) use transport::shm::{self as host, pace};
 pub(crate) use transport::verbs as net;

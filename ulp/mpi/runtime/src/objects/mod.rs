@@ -6,6 +6,7 @@
 
 pub mod attr;
 pub mod comm;
+pub mod comms;
 pub mod datatype;
 pub mod group;
 pub mod info;

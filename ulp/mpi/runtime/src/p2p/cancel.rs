@@ -4,9 +4,10 @@ use crate::comm::COLLECTIVE;
 use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_REQUEST};
 use crate::errors::{MpiError, Outcome};
 use crate::host::Buffer;
+use crate::p2p::deliver::Content;
 use crate::p2p::persistent::Bound;
 use crate::request::{Extra, Work};
-use crate::runtime::{Content, NOBODY, Runtime};
+use crate::runtime::{NOBODY, Runtime};
 use ferriband_mpi_proto::envelope::{Kind, Recall};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
@@ -160,7 +161,7 @@ impl Runtime {
 
     /// A peer takes a message back: it is forgotten if it has not met its receive.
     pub fn asked_to_forget(&mut self, peer: u32, seq: u32) -> Outcome {
-        let is_it = |held: &crate::runtime::Held| held.from == peer && held.seq == seq;
+        let is_it = |held: &crate::p2p::deliver::Held| held.from == peer && held.seq == seq;
         let orphan = self.orphans.iter().position(|(_, held)| is_it(held));
         let mut found = orphan.is_some();
         if let Some(at) = orphan {

@@ -7,14 +7,18 @@
 
 pub mod buffered;
 pub mod cancel;
+pub mod deliver;
 pub mod family;
+pub mod fifo;
 pub mod loss;
 pub mod partitioned;
 pub mod persistent;
-mod point;
 pub mod progress;
+pub mod receive;
+pub mod rendezvous;
 pub mod request;
 pub mod runtime;
+pub mod send;
 pub mod straight;
 
-pub use point::{Started, Target};
+pub use send::{Started, Target};

@@ -1,10 +1,11 @@
 //! Requests: sends and receives that are not over when they begin, and what is made of them.
 
 use super::{family, persistent};
-use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS};
+use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_OTHER, MPI_SUCCESS};
+use crate::errors::{MpiError, Outcome};
 use crate::ground::status::Status;
 use crate::host;
-use crate::runtime::NOBODY;
+use crate::runtime::{NOBODY, Runtime};
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
 
@@ -192,4 +193,45 @@ impl Status {
     pub fn byte_count(&self) -> u64 {
         u64::from(self.bytes[1]) << 32 | u64::from(self.bytes[0])
     }
+}
+
+impl Runtime {
+    /// What names a request to a peer.
+    pub fn token(&self, request: u32) -> u64 {
+        u64::from(self.requests.handle(request).cast_unsigned())
+    }
+
+    /// The request that a peer names, if it is one that it may name.
+    pub fn named(&self, token: u64, peer: u32) -> Option<u32> {
+        let handle = i32::try_from(token).ok()?;
+        let index = self.requests.index_of(handle)?;
+        (self.requests[index].peer == peer && !self.requests[index].done).then_some(index)
+    }
+
+    /// Keeps a request; its index.
+    #[inline(always)]
+    pub fn add_request(&mut self, request: Request) -> Outcome<u32> {
+        self.requests
+            .insert(request)
+            .map_err(|_| too_many_requests())
+    }
+
+    /// A request is over.
+    #[inline]
+    pub fn finish(&mut self, request: u32) {
+        self.satisfied |= request == self.awaited;
+        self.crew.over(request);
+        let entry = &mut self.requests[request];
+        entry.done = true;
+        self.ended = self.ended.wrapping_add(1);
+        entry.ended = self.ended;
+        if entry.freed || entry.parent != NOBODY {
+            self.conclude(request);
+        }
+    }
+}
+
+#[cold]
+fn too_many_requests() -> MpiError {
+    MpiError::with(MPI_ERR_OTHER, "too many requests")
 }

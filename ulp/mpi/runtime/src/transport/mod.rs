@@ -4,5 +4,7 @@
 //! Owns: moving envelopes and bytes from one rank to another, in order. Must not know:
 //! communicators, which receive takes a message, what a message is for.
 
+pub mod contract;
+pub mod polling;
 pub mod shm;
 pub mod verbs;

@@ -10,14 +10,16 @@ mod coll;
 mod exchange;
 mod joint;
 pub mod kernel;
+pub mod long;
 pub mod meet;
-pub mod nearby;
 pub mod pace;
 mod pages;
 mod pair;
-mod placed;
+pub mod receive;
 mod segment;
+pub mod send;
 mod spread;
+pub mod ways;
 
 pub use bell::{Bells, listen};
 pub use channel::{Inlet, Outlet, Words};

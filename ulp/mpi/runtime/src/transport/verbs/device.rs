@@ -9,8 +9,8 @@ use super::{
 };
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
-use crate::runtime::Polling;
 use crate::settings::{Registration, Rendezvous};
+use crate::transport::polling::Polling;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, Device, Gid, LinkLayer, Pd, PortState, QKey, Qp,
     QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,

@@ -14,7 +14,8 @@ use super::{INLINE, Id, Net, RECEIVE};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
-use crate::runtime::{Place, Runtime};
+use crate::runtime::Runtime;
+use crate::transport::contract::Place;
 use ferriband_ibv::{Element, RKey, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
 use ferriband_mpi_proto::fast::{

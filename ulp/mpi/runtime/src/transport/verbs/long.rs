@@ -7,8 +7,9 @@ use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, M
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::request::{Work, status};
-use crate::runtime::{NOBODY, Offered, Place, Runtime};
+use crate::runtime::{NOBODY, Runtime};
 use crate::settings::Rendezvous;
+use crate::transport::contract::{Offered, Place};
 use ferriband_ibv::{RKey, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{self, Kind};
 use zerocopy::IntoBytes;

@@ -26,9 +26,9 @@ use crate::constants::{
 };
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
-use crate::runtime::Polling;
 use crate::runtime::Runtime;
 use crate::trace;
+use crate::transport::polling::Polling;
 use acks::Keep;
 use arrive::Arrived;
 use fast::PostInlet;

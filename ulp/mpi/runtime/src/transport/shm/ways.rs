@@ -1,19 +1,13 @@
-//! Long messages between ranks of a host, whose memory both sides can reach: who copies which part.
+//! Which way a long message between ranks of a host comes: read from its sender's memory, or in
+//! pieces through the block.
 //!
-//! The receiver reads. From `both_copy` bytes on it lets the sender write chunks from the end on, which happens in the sender's rounds of progress; a sender that does something
-//! else is not waited for.
+//! Two copies, by both cores at once, may be faster than one by the kernel, which looks at each page.
+//! Whether they are depends on the machine and on what else runs, so both ways are timed, and the one
+//! that has been the faster of late is taken.
 //!
-//! From there on, while the sender waits in MPI, the message may come in pieces through the block instead: two copies, by both cores at once, may be faster than one by the kernel, which looks
-//! at each page. Whether they are depends on the machine and on what else runs, so both ways are timed, and the one that has been the faster of late is taken ([`Ways`]).
+//! Owns: what each way has cost. Must not know: how either is done.
 
-use crate::host::{self, Offer, Sink};
-use crate::request::Work;
-use crate::runtime::{NOBODY, Runtime};
-use std::io;
 use std::time::{Duration, Instant};
-
-/// Bytes of the pieces in which messages go through blocks that are large enough for many of them.
-pub const LARGE_PIECE: usize = 32 << 10;
 
 /// How a long message comes to its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +32,7 @@ const TRIAL: u32 = 4;
 
 /// What both ways have cost of late, for messages of one kind.
 #[derive(Clone, Copy, Default, Debug)]
-struct Costs {
+pub(super) struct Costs {
     count: u32,
     /// Nanoseconds for 64 KiB, by way; 0: not known.
     costs: [u64; 2],
@@ -47,7 +41,7 @@ struct Costs {
 }
 
 impl Costs {
-    fn pick(&mut self) -> Way {
+    pub(super) fn pick(&mut self) -> Way {
         let nth = self.count;
         self.count = self.count.wrapping_add(1);
         let [read, pieces] = self.costs;
@@ -90,7 +84,7 @@ impl Costs {
 /// Which way long messages come, by length.
 #[derive(Default, Debug)]
 pub struct Ways {
-    costs: [Costs; KINDS],
+    pub(super) costs: [Costs; KINDS],
     /// Messages that were asked for in pieces and have not come, and when that began.
     asked: u32,
     since: Option<Instant>,
@@ -99,13 +93,13 @@ pub struct Ways {
 }
 
 impl Ways {
-    fn kind(bytes: u64) -> usize {
+    pub(super) fn kind(bytes: u64) -> usize {
         let kind = bytes.max(SHORTEST).ilog2() - SHORTEST.ilog2();
         (kind as usize).min(KINDS - 1)
     }
 
     /// A message was read in a time.
-    fn read(&mut self, bytes: u64, since: Instant) {
+    pub(super) fn read(&mut self, bytes: u64, since: Instant) {
         let now = Instant::now();
         self.costs[Self::kind(bytes)].note(Way::Read, bytes, now - since);
         self.last = Some(now);
@@ -132,127 +126,6 @@ impl Ways {
         }
         self.last = Some(now);
     }
-}
-
-impl Runtime {
-    /// A rank of this host is about to be told of the message of `request`: it may want help with it.
-    pub fn offer_nearby(&mut self, request: u32) {
-        let entry = &mut self.requests[request];
-        if !is_joint(self.settings.both_copy, entry.source.len()) {
-            return;
-        }
-        entry.offered = true;
-        let peer = entry.peer;
-        match self.offered.iter_mut().find(|(rank, _)| *rank == peer) {
-            Some((_, count)) => *count += 1,
-            None => self.offered.push((peer, 1)),
-        }
-    }
-
-    /// The message of `request` is over, or was never begun.
-    pub fn withdraw_nearby(&mut self, request: u32) {
-        let entry = &mut self.requests[request];
-        if !std::mem::take(&mut entry.offered) {
-            return;
-        }
-        let peer = entry.peer;
-        if let Some(at) = self.offered.iter().position(|(rank, _)| *rank == peer) {
-            self.offered[at].1 -= 1;
-            if self.offered[at].1 == 0 {
-                self.offered.swap_remove(at);
-            }
-        }
-    }
-
-    /// Tells the other ranks of this host whether the program waits in MPI, while they may want long messages of it: they come at once then if they are asked for in pieces.
-    #[cold]
-    pub fn say_it_waits(&self, waits: bool) {
-        if let Some(host) = &self.host {
-            host.set_waits(waits);
-        }
-    }
-
-    /// Which way a message of `peer` had better come while this program waits; none if there is no choice: it is read.
-    pub fn pick_way(&mut self, peer: u32, sink: &Sink) -> Option<Way> {
-        let host = self.host.as_ref()?;
-        let may = !sink.has_gaps()
-            && self.awaited != NOBODY
-            && is_joint(self.settings.both_copy, sink.len())
-            && host.longest() >= LARGE_PIECE
-            && host.waits(peer);
-        may.then(|| self.ways.costs[Ways::kind(sink.len() as u64)].pick())
-    }
-
-    /// Reads the message that `peer` calls `request`, at `address` there; `timed` if it might have come in pieces.
-    pub fn read_nearby(
-        &mut self,
-        (peer, request, address): (u32, u64, u64),
-        sink: &Sink,
-        timed: bool,
-    ) -> io::Result<()> {
-        let Some(host) = &self.host else {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        };
-        let since = timed.then(Instant::now);
-        if !sink.has_gaps() && is_joint(self.settings.both_copy, sink.len()) {
-            let offer = Offer {
-                from: peer,
-                request,
-                address,
-            };
-            host.fetch_jointly(offer, sink)?;
-        } else {
-            host::read_peer(host.pid(peer), address, sink)?;
-        }
-        if let Some(since) = since {
-            self.ways.read(sink.len() as u64, since);
-        }
-        Ok(())
-    }
-
-    /// Writes a chunk for a receiver that copies a message of this rank just now. True if there was one.
-    #[cold]
-    pub fn copy_nearby(&mut self) -> bool {
-        let mut did = false;
-        for at in 0..self.offered.len() {
-            let (peer, _) = self.offered[at];
-            let errand = self.host.as_ref().and_then(|host| host.errand(peer));
-            let Some((errand, host)) = errand.zip(self.host.as_ref()) else {
-                continue;
-            };
-            // What names no message of this rank is nobody's errand: the receiver then reads by itself.
-            let Some(request) = self.named(errand.request, peer) else {
-                continue;
-            };
-            let entry = &self.requests[request];
-            if entry.work != Work::Rendezvous || !entry.offered {
-                continue;
-            }
-            match host.run_errand(peer, &errand, &entry.source) {
-                Ok(ran) => did |= ran,
-                Err(error) => {
-                    if let Some(libc::EPERM | libc::ENOSYS | libc::EACCES) = error.raw_os_error() {
-                        self.settings.both_copy = None;
-                        self.offered.clear();
-                        break;
-                    }
-                }
-            }
-        }
-        did
-    }
-
-    /// Whether a receiver would have this rank copy something.
-    pub fn has_errand(&self) -> bool {
-        self.host.as_ref().is_some_and(|host| {
-            let mut offered = self.offered.iter();
-            offered.any(|(peer, _)| host.errand(*peer).is_some())
-        })
-    }
-}
-
-fn is_joint(least: Option<u64>, length: usize) -> bool {
-    least.is_some_and(|least| length as u64 >= least)
 }
 
 #[cfg(test)]
