@@ -8,6 +8,6 @@
 pub mod crew;
 pub mod init;
 pub mod settings;
-pub mod state;
+pub(crate) mod state;
 pub mod wait;
 pub mod wireup;
