@@ -1,8 +1,10 @@
 //! Collectives, blocking and not: their entries. What they mean is in `collective.rs`.
 
-use super::collective::{self as prepare, Elements, Types, Uneven};
+use super::blocks::{Elements, Types, Uneven};
+use super::collective as prepare;
 use super::collective_short as short;
 use super::raise::on_comm;
+use super::reduce;
 use super::values::put;
 use crate::collective;
 use crate::collective::exec::Prepared;
@@ -197,26 +199,26 @@ entries! {
     "MPI_Reduce" ferriband_mpi_reduce, "MPI_Ireduce" ferriband_mpi_ireduce,
         "MPI_Reduce_init" ferriband_mpi_reduce_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: i32, op: i32, root: c_int)
-        => |guard, comm| prepare::reduce(guard, comm, elements(sendbuf, recvbuf, datatype, op), count, root);
+        => |guard, comm| reduce::reduce(guard, comm, elements(sendbuf, recvbuf, datatype, op), count, root);
     "MPI_Allreduce" ferriband_mpi_allreduce, "MPI_Iallreduce" ferriband_mpi_iallreduce,
         "MPI_Allreduce_init" ferriband_mpi_allreduce_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: i32, op: i32)
-        => |guard, comm| prepare::allreduce(guard, comm, elements(sendbuf, recvbuf, datatype, op), count),
+        => |guard, comm| reduce::allreduce(guard, comm, elements(sendbuf, recvbuf, datatype, op), count),
         first short::allreduce(guard, comm, (sendbuf, recvbuf), count, datatype, op);
     "MPI_Scan" ferriband_mpi_scan, "MPI_Iscan" ferriband_mpi_iscan,
         "MPI_Scan_init" ferriband_mpi_scan_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: i32, op: i32)
-        => |guard, comm| prepare::scan(guard, comm, elements(sendbuf, recvbuf, datatype, op), count, false);
+        => |guard, comm| reduce::scan(guard, comm, elements(sendbuf, recvbuf, datatype, op), count, false);
     "MPI_Exscan" ferriband_mpi_exscan, "MPI_Iexscan" ferriband_mpi_iexscan,
         "MPI_Exscan_init" ferriband_mpi_exscan_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: i32, op: i32)
-        => |guard, comm| prepare::scan(guard, comm, elements(sendbuf, recvbuf, datatype, op), count, true);
+        => |guard, comm| reduce::scan(guard, comm, elements(sendbuf, recvbuf, datatype, op), count, true);
     "MPI_Reduce_scatter" ferriband_mpi_reduce_scatter, "MPI_Ireduce_scatter" ferriband_mpi_ireduce_scatter,
         "MPI_Reduce_scatter_init" ferriband_mpi_reduce_scatter_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: Array, datatype: i32, op: i32)
-        => |guard, comm| prepare::reduce_scatter(guard, comm, elements(sendbuf, recvbuf, datatype, op), recvcounts);
+        => |guard, comm| reduce::reduce_scatter(guard, comm, elements(sendbuf, recvbuf, datatype, op), recvcounts);
     "MPI_Reduce_scatter_block" ferriband_mpi_reduce_scatter_block, "MPI_Ireduce_scatter_block" ferriband_mpi_ireduce_scatter_block,
         "MPI_Reduce_scatter_block_init" ferriband_mpi_reduce_scatter_block_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: i32, op: i32)
-        => |guard, comm| prepare::reduce_scatter_block(guard, comm, elements(sendbuf, recvbuf, datatype, op), recvcount);
+        => |guard, comm| reduce::reduce_scatter_block(guard, comm, elements(sendbuf, recvbuf, datatype, op), recvcount);
 }

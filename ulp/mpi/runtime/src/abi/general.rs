@@ -1,7 +1,7 @@
 //! Generalized requests: the program says when they are over, and what their status is.
 
+use super::handles::{resolve_any, single};
 use super::raise::{on_any, on_self};
-use super::request::{resolve_any, single};
 use super::values::put;
 use crate::constants::*;
 use crate::errors::MpiError;

@@ -1,6 +1,6 @@
 //! Collectives over inter-communicators: what comes out at one side is made from what went in at the other.
 
-use super::collective::{Elements, Uneven, even, sources};
+use super::blocks::{Elements, Uneven, even, sources};
 use super::op::Reduction;
 use super::values::{rank_of, sink, source};
 use crate::collective::exec::{Buffers, Prepared};

@@ -1,6 +1,6 @@
 //! Neighbourhood collectives: along the edges of a communicator's topology.
 
-use super::collective::{Types, Uneven, even, sources};
+use super::blocks::{Types, Uneven, even, sources};
 use super::collective_calls::{begin, entries, make, schedule};
 use super::raise::on_comm;
 use super::values::source;

@@ -1,7 +1,8 @@
 //! Partitioned sends and receives.
 
+use super::handles::{at_self, resolve_any};
 use super::raise::{on_any, on_comm};
-use super::request::{at_self, glance, resolve_any};
+use super::request::glance;
 use super::values::*;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};

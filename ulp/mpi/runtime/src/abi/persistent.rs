@@ -1,8 +1,8 @@
 //! Persistent sends and receives, and MPI_Start.
 
+use super::handles::resolve_any;
 use super::point::target_of;
 use super::raise::{on_any, on_comm};
-use super::request::resolve_any;
 use super::values::*;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};

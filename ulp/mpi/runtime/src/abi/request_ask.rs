@@ -1,8 +1,9 @@
 //! Looking at requests without ending them: MPI_Request_get_status and its family.
 
 use super::general::{general, query};
+use super::handles::{Raised, all, any_done, at_self, is_done, resolve};
 use super::raise::on_any;
-use super::request::{Raised, all, any_done, at_self, glance, is_done, resolve};
+use super::request::glance;
 use super::values::{put, put_status};
 use crate::constants::*;
 use crate::ground::status::{Array, Status};

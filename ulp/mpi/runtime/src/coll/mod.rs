@@ -10,6 +10,7 @@ mod collective;
 pub mod create;
 pub mod direct;
 pub mod exec;
+mod pieces;
 pub mod shared;
 
 pub use collective::{Call, barrier, barrier_as_chosen, bcast, run};

@@ -4,10 +4,9 @@
 //! who reads it: a length is compared with the block, a word with what it may be.
 //! Must not know: which communicator or receive a message is for.
 
+mod area;
 mod bell;
 mod channel;
-mod coll;
-mod exchange;
 mod joint;
 pub mod kernel;
 pub mod long;
@@ -18,12 +17,11 @@ mod pair;
 pub mod receive;
 mod segment;
 pub mod send;
-mod spread;
 pub mod ways;
 
+pub use area::{Area, Awaited};
 pub use bell::{Bells, listen};
 pub use channel::{Inlet, Outlet, Words};
-pub use coll::{Area, Awaited};
 pub use joint::{Errand, Offer};
 pub use pages::LargePages;
 pub use pair::Pair;
@@ -34,7 +32,7 @@ pub use crate::ground::memory::{Buffer, Sink, Source, read_peer, will_read};
 
 use ferriband_mpi_proto::connect::{CARD, Card};
 use ferriband_mpi_proto::fast::Shape;
-use ferriband_mpi_proto::segment::{Life, MAX_RANKS, area, line};
+use ferriband_mpi_proto::segment::{Life, MAX_RANKS, area as rank_area, line};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -56,10 +54,10 @@ impl Host {
     pub fn new(segment: Segment, bells: Bells, me: u32) -> Self {
         let own = segment.layout().area(me);
         segment
-            .word32(own + area::PID)
+            .word32(own + rank_area::PID)
             .store(std::process::id(), Ordering::Relaxed);
         segment
-            .word32(own + area::FATAL)
+            .word32(own + rank_area::FATAL)
             .store(1, Ordering::Relaxed);
         let secret = segment.job();
         Self {
@@ -83,37 +81,38 @@ impl Host {
 
     /// Tells the launcher where this rank is in its life.
     pub fn set_life(&self, life: Life) {
-        self.own(area::LIFE).store(life as u32, Ordering::SeqCst);
+        self.own(rank_area::LIFE)
+            .store(life as u32, Ordering::SeqCst);
     }
 
     /// Tells the launcher what MPI_Abort was given.
     pub fn set_abort_code(&self, code: i32) {
-        self.own(area::ABORT_CODE)
+        self.own(rank_area::ABORT_CODE)
             .store(code.cast_unsigned(), Ordering::SeqCst);
     }
 
     /// Says whether an error of MPI_COMM_WORLD ends this rank.
     pub fn set_fatal(&self, fatal: bool) {
-        self.own(area::FATAL)
+        self.own(rank_area::FATAL)
             .store(u32::from(fatal), Ordering::SeqCst);
     }
 
     /// Process id that rank `rank` says it has.
     pub fn pid(&self, rank: u32) -> i32 {
-        self.word(rank, area::PID)
+        self.word(rank, rank_area::PID)
             .load(Ordering::Acquire)
             .cast_signed()
     }
 
     /// Says whether this rank's program waits in MPI.
     pub fn set_waits(&self, waits: bool) {
-        self.own(area::WAITS)
+        self.own(rank_area::WAITS)
             .store(u32::from(waits), Ordering::Relaxed);
     }
 
     /// Whether the program of `rank` waits in MPI, as far as can be seen.
     pub fn waits(&self, rank: u32) -> bool {
-        self.word(rank, area::WAITS).load(Ordering::Relaxed) != 0
+        self.word(rank, rank_area::WAITS).load(Ordering::Relaxed) != 0
     }
 
     /// Whether the process of `rank` is no more.
@@ -125,7 +124,7 @@ impl Host {
 
     /// Number of the host that `rank` is on.
     pub fn host_of(&self, rank: u32) -> u32 {
-        self.word(rank, area::HOST).load(Ordering::Relaxed)
+        self.word(rank, rank_area::HOST).load(Ordering::Relaxed)
     }
 
     /// Whether all ranks are on one host.
@@ -141,12 +140,12 @@ impl Host {
     /// Whether more ranks than cores are on this host, as the ranks themselves have said: those that may run on the same cores are counted.
     pub fn is_crowded(&self) -> bool {
         let alike = |rank: u32| {
-            let at = self.segment.layout().area(rank) + area::CORES_ALIKE;
+            let at = self.segment.layout().area(rank) + rank_area::CORES_ALIKE;
             self.segment.word64(at).load(Ordering::Relaxed)
         };
         let mine = alike(self.me);
         let sharing = (0..self.ranks()).filter(|rank| self.is_near(*rank) && alike(*rank) == mine);
-        sharing.count() > self.own(area::CORES).load(Ordering::Relaxed) as usize
+        sharing.count() > self.own(rank_area::CORES).load(Ordering::Relaxed) as usize
     }
 
     /// What only ranks of this job know.
@@ -162,23 +161,24 @@ impl Host {
 
     /// Writes down for all ranks of this segment where a rank is that does not share it.
     pub fn tell_of(&self, rank: u32, host: u32, card: &Card) {
-        self.word(rank, area::HOST).store(host, Ordering::Relaxed);
+        self.word(rank, rank_area::HOST)
+            .store(host, Ordering::Relaxed);
         self.write_card(rank, card);
     }
 
     /// Whether `rank` has nothing more to say, and wants to hear nothing.
     pub fn is_over(&self, rank: u32) -> bool {
-        Life::of(self.word(rank, area::LIFE).load(Ordering::SeqCst)) == Life::Finalized
+        Life::of(self.word(rank, rank_area::LIFE).load(Ordering::SeqCst)) == Life::Finalized
     }
 
     /// How many ranks have died while this one goes on, as the launcher says.
     pub fn losses(&self) -> u32 {
-        self.own(area::LOSSES).load(Ordering::Acquire)
+        self.own(rank_area::LOSSES).load(Ordering::Acquire)
     }
 
     /// Whether the launcher says that `rank` has died.
     pub fn is_dead(&self, rank: u32) -> bool {
-        Life::of(self.word(rank, area::LIFE).load(Ordering::Acquire)) == Life::Dead
+        Life::of(self.word(rank, rank_area::LIFE).load(Ordering::Acquire)) == Life::Dead
     }
 
     /// Leaves this rank's card for the others.
@@ -189,20 +189,21 @@ impl Host {
     fn write_card(&self, rank: u32, card: &Card) {
         for (place, four) in (0..).zip(card.emit().chunks_exact(4)) {
             let word = u32::from_ne_bytes(four.try_into().expect("four bytes"));
-            self.word(rank, area::CARD + place * 4)
+            self.word(rank, rank_area::CARD + place * 4)
                 .store(word, Ordering::Relaxed);
         }
-        self.word(rank, area::HAS_CARD).store(1, Ordering::Release);
+        self.word(rank, rank_area::HAS_CARD)
+            .store(1, Ordering::Release);
     }
 
     /// The card of `rank`, once it has left one.
     pub fn card(&self, rank: u32) -> Option<Card> {
-        if self.word(rank, area::HAS_CARD).load(Ordering::Acquire) != 1 {
+        if self.word(rank, rank_area::HAS_CARD).load(Ordering::Acquire) != 1 {
             return None;
         }
         let mut bytes = [0; CARD];
         for (place, four) in (0..).zip(bytes.chunks_exact_mut(4)) {
-            let word = self.word(rank, area::CARD + place * 4);
+            let word = self.word(rank, rank_area::CARD + place * 4);
             four.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
         Card::parse(&bytes)
@@ -313,7 +314,7 @@ impl Host {
     /// Wakes `rank` if it is seen to sleep, behind a fence of the caller's.
     #[inline(always)]
     pub fn ring_if_asleep(&self, rank: u32) {
-        let asleep = self.word(rank, area::ASLEEP);
+        let asleep = self.word(rank, rank_area::ASLEEP);
         if asleep.load(Ordering::Relaxed) == 1 {
             self.bells.wake(rank, asleep);
         }
@@ -330,7 +331,7 @@ impl Host {
 
     /// The first half of [`Host::sleep`]: whether this rank may sleep now, until [`listen`] ends at its bell.
     pub fn lie_down(&self, is_needless: impl FnOnce() -> bool) -> bool {
-        self.own(area::ASLEEP).store(1, Ordering::SeqCst);
+        self.own(rank_area::ASLEEP).store(1, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         if is_needless() {
             self.get_up();
@@ -341,7 +342,7 @@ impl Host {
 
     /// The last part of [`Host::sleep`].
     pub fn get_up(&self) {
-        self.own(area::ASLEEP).store(0, Ordering::SeqCst);
+        self.own(rank_area::ASLEEP).store(0, Ordering::SeqCst);
         self.bells.quiet(self.me);
     }
 
@@ -363,7 +364,7 @@ impl Host {
 
     #[inline]
     fn inbound_word(&self, rank: u32, index: u32) -> &AtomicU64 {
-        let at = self.segment.layout().area(rank) + area::INBOUND + u64::from(index) * 8;
+        let at = self.segment.layout().area(rank) + rank_area::INBOUND + u64::from(index) * 8;
         self.segment.word64(at)
     }
 }

@@ -4,25 +4,22 @@
 //! two ranks that exchange blocks have two places, and change them each time. What a rank writes lies in lines that it has just read, which its core has; a block crosses from core to core once. Nobody
 //! has to be waited for either: the only one who reads in a place is the one who writes there next.
 //!
-//! Owns: where the places lie, and whose turn it is. Must not know: when a block is there (that is told by cells, [`super::coll`]).
+//! Owns: where the places lie, and whose turn it is. Must not know: when a block is there (that is told by cells, [`super::flags`]).
 
-use super::Host;
-use super::coll::Area;
-use crate::ground::memory::{Sink, Source};
 use ferriband_mpi_proto::segment::{HALF, group};
 
 /// Places begin at a page.
-const PAGE: u32 = 4096;
+pub(super) const PAGE: u32 = 4096;
 
 /// The places of a communicator's ranks.
 #[derive(Debug)]
 pub(super) struct Places {
     /// Bytes of each; 0 if there are none.
-    room: u32,
+    pub(super) room: u32,
     /// Whether ranks write where the others' places are, this time.
-    crossed: bool,
+    pub(super) crossed: bool,
     /// For each rank, bytes of the place that is this rank's and of the one that is that rank's which there is memory behind.
-    backed: Box<[[u32; 2]]>,
+    pub(super) backed: Box<[[u32; 2]]>,
 }
 
 impl Places {
@@ -41,7 +38,7 @@ impl Places {
     }
 
     /// In whose slot what `writer` has for `reader` lies, and which of the places there it is.
-    fn of(&self, writer: u32, reader: u32) -> (u32, u32) {
+    pub(super) fn of(&self, writer: u32, reader: u32) -> (u32, u32) {
         let (owner, other) = if self.crossed {
             (reader, writer)
         } else {
@@ -49,58 +46,6 @@ impl Places {
         };
         // a rank has no place for itself
         (owner, if other < owner { other } else { other - 1 })
-    }
-}
-
-impl Area {
-    /// Bytes that two ranks can exchange at once; 0 if they cannot here.
-    #[inline]
-    pub fn exchanges(&self) -> usize {
-        self.places.room as usize
-    }
-
-    /// Begins the next collective, which is an exchange: of all ranks, or of some pairs, but all know of it.
-    #[inline]
-    pub fn begin_exchange(&mut self) {
-        self.begin();
-        self.places.crossed = !self.places.crossed;
-    }
-
-    fn pair_place(&self, writer: u32, reader: u32) -> (u32, usize) {
-        let (owner, index) = self.places.of(writer, reader);
-        (owner, index as usize * self.exchanges())
-    }
-
-    /// Where this rank writes `length` bytes for `rank`. An error is an errno.
-    pub fn giving(&mut self, host: &Host, rank: u32, length: usize) -> std::io::Result<Sink> {
-        let first = group::NEAR + self.far - group::EXCHANGE;
-        let (owner, at) = self.pair_place(self.me, rank);
-        assert!(length <= self.exchanges());
-        let side = usize::from(self.places.crossed);
-        let backed = self.places.backed[rank as usize][side];
-        if length as u32 > backed {
-            // not page by page
-            let wanted = (length as u32)
-                .max(2 * backed)
-                .next_multiple_of(PAGE)
-                .min(self.places.room);
-            let slot = group::slot(self.ranks.len() as u32, self.far, owner, first);
-            host.segment.allocate(self.at + slot + at as u64, wanted)?;
-            self.places.backed[rank as usize][side] = wanted;
-        }
-        let place = self.slot(owner, first, at, length);
-        // SAFETY: in the segment; this rank alone has read there, and has done so.
-        Ok(unsafe { Sink::new(place.as_ptr(), length) })
-    }
-
-    /// The `length` bytes that `rank` has written for this one, as its cell says.
-    pub fn given(&self, rank: u32, length: usize) -> Source {
-        let first = group::NEAR + self.far - group::EXCHANGE;
-        let (owner, at) = self.pair_place(rank, self.me);
-        assert!(length <= self.exchanges());
-        let place = self.slot(owner, first, at, length);
-        // SAFETY: in the segment, which stays mapped; nobody writes there before this rank.
-        unsafe { Source::new(place.as_ptr(), length) }
     }
 }
 
