@@ -55,7 +55,7 @@ const MAX_LINES: usize = 1000;
 const GENERATED: [&str; 5] = [
     "ulp/mpi/abi/src/entries.rs",
     "ulp/mpi/abi/src/private.rs",
-    "ulp/mpi/runtime/src/edge/agreement.rs",
+    "ulp/mpi/runtime/src/abi/agreement.rs",
     "abi/verbs-sys/src/bindings.rs",
     "abi/rdmacm-sys/src/bindings.rs",
 ];

@@ -85,11 +85,11 @@ fn written(root: &Path, tables: &Tables) -> Result<Vec<(&'static str, String)>, 
         ),
         ("ulp/mpi/abi/link/symbols.txt", face::public_symbols(tables)),
         (
-            "ulp/mpi/runtime/src/edge/agreement.rs",
+            "ulp/mpi/runtime/src/abi/agreement.rs",
             format_rust(&face::agreement(tables))?,
         ),
         (
-            "ulp/mpi/runtime/src/constants.rs",
+            "ulp/mpi/runtime/src/ground/constants.rs",
             format_rust(&face::constants(tables))?,
         ),
         (

@@ -1,0 +1,187 @@
+//! Buffered sends, and the buffers that programs attach for them.
+
+use super::point::target_of;
+use super::raise::{on_comm, on_self};
+use super::values::*;
+use crate::constants::*;
+use crate::errors::{MpiError, Outcome};
+use crate::host::Sink;
+use crate::job::state::Guard;
+use crate::p2p::buffered::{self, Owner};
+use std::ffi::{c_int, c_void};
+
+/// Sends a copy.
+///
+/// # Safety
+/// As the standard says of the send's arguments.
+unsafe fn send(
+    guard: &mut Guard,
+    comm: u32,
+    (buf, count, datatype): (*const c_void, i64, i32),
+    dest: c_int,
+    tag: c_int,
+) -> Outcome {
+    // SAFETY: the caller's promise.
+    let source = unsafe { source(guard, buf, count, datatype) }?;
+    match target_of(guard, comm, dest, tag)? {
+        Some(to) => buffered::send(guard, to, source),
+        None => Ok(()),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_bsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: i32,
+    dest: c_int,
+    tag: c_int,
+    comm: i32,
+) -> c_int {
+    on_comm("MPI_Bsend", comm, |guard, comm| {
+        // SAFETY: the program's arguments.
+        unsafe { send(guard, comm, (buf, count, datatype), dest, tag) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_ibsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: i32,
+    dest: c_int,
+    tag: c_int,
+    comm: i32,
+    request: *mut i32,
+) -> c_int {
+    on_comm("MPI_Ibsend", comm, |guard, comm| {
+        // SAFETY: the program's arguments.
+        unsafe {
+            send(guard, comm, (buf, count, datatype), dest, tag)?;
+            put(request, guard.over)
+        }
+    })
+}
+
+/// Attaches a buffer.
+///
+/// # Safety
+/// The program's buffer, until it is detached.
+pub(super) unsafe fn attach(
+    guard: &mut Guard,
+    owner: Owner,
+    buffer: *mut c_void,
+    size: i64,
+) -> Outcome {
+    if buffer.addr() == MPI_BUFFER_AUTOMATIC {
+        return guard.attach(owner, None);
+    }
+    let size =
+        usize::try_from(size).map_err(|_| MpiError::with(MPI_ERR_ARG, format!("{size} bytes")))?;
+    if buffer.is_null() && size != 0 {
+        return Err(MpiError::new(MPI_ERR_BUFFER));
+    }
+    // SAFETY: the caller's promise.
+    let room = unsafe { Sink::new(buffer.cast(), size) };
+    guard.attach(owner, Some(room))
+}
+
+/// Gives it back.
+///
+/// # Safety
+/// The program's pointers.
+pub(super) unsafe fn detach(
+    guard: &mut Guard,
+    owner: Owner,
+    place: *mut c_void,
+    size: *mut i64,
+) -> Outcome {
+    let found = buffered::detach(guard, owner)?
+        .ok_or_else(|| MpiError::with(MPI_ERR_BUFFER, "no buffer is attached"))?;
+    let automatic = std::ptr::without_provenance_mut(MPI_BUFFER_AUTOMATIC);
+    let (buffer, length) = found.map_or((automatic, 0), |room| {
+        (room.pointer().unwrap_or(std::ptr::null_mut()), room.len())
+    });
+    // SAFETY: the caller's promise: a pointer to a pointer, and a number.
+    unsafe {
+        put(place.cast::<*mut c_void>(), buffer.cast())?;
+        put(size, length as i64)
+    }
+}
+
+pub(super) fn iflush(guard: &mut Guard, owner: Owner, request: *mut i32) -> Outcome {
+    if request.is_null() {
+        return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+    }
+    let index = guard.start_flush(owner)?;
+    // SAFETY: the program's pointer.
+    unsafe { put(request, guard.requests.handle(index)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_buffer_attach(buffer: *mut c_void, size: i64) -> c_int {
+    on_self("MPI_Buffer_attach", |guard| {
+        // SAFETY: the program's buffer.
+        unsafe { attach(guard, Owner::Process, buffer, size) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_buffer_detach(place: *mut c_void, size: *mut i64) -> c_int {
+    on_self("MPI_Buffer_detach", |guard| {
+        // SAFETY: the program's pointers.
+        unsafe { detach(guard, Owner::Process, place, size) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_buffer_flush() -> c_int {
+    on_self("MPI_Buffer_flush", |guard| {
+        buffered::flush(guard, Owner::Process)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_buffer_iflush(request: *mut i32) -> c_int {
+    on_self("MPI_Buffer_iflush", |guard| {
+        iflush(guard, Owner::Process, request)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_comm_attach_buffer(
+    comm: i32,
+    buffer: *mut c_void,
+    size: i64,
+) -> c_int {
+    on_comm("MPI_Comm_attach_buffer", comm, |guard, comm| {
+        // SAFETY: the program's buffer.
+        unsafe { attach(guard, Owner::Comm(comm), buffer, size) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_comm_detach_buffer(
+    comm: i32,
+    place: *mut c_void,
+    size: *mut i64,
+) -> c_int {
+    on_comm("MPI_Comm_detach_buffer", comm, |guard, comm| {
+        // SAFETY: the program's pointers.
+        unsafe { detach(guard, Owner::Comm(comm), place, size) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_comm_flush_buffer(comm: i32) -> c_int {
+    on_comm("MPI_Comm_flush_buffer", comm, |guard, comm| {
+        buffered::flush(guard, Owner::Comm(comm))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_comm_iflush_buffer(comm: i32, request: *mut i32) -> c_int {
+    on_comm("MPI_Comm_iflush_buffer", comm, |guard, comm| {
+        iflush(guard, Owner::Comm(comm), request)
+    })
+}

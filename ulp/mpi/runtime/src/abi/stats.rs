@@ -1,0 +1,55 @@
+//! The counters of this rank's traffic, and settings that measurements change: no functions of MPI, for programs that look for them by name (`ferriband_mpi.h`).
+
+use crate::job::state::enter;
+use crate::net::stats::Told;
+use ferriband_mpi_proto::fast::Design;
+use std::ffi::{CStr, c_char, c_int};
+
+/// Writes the first `size` bytes of the counters to `to`, or all of them if that is more; bytes of all of them. -1 outside of MPI.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_stats(to: *mut u64, size: usize) -> isize {
+    let Some(guard) = enter() else {
+        return -1;
+    };
+    let told = guard.told();
+    let whole = size_of::<Told>();
+    if !to.is_null() {
+        let source = std::ptr::from_ref(&told).cast::<u8>();
+        // SAFETY: the program's memory, of so many bytes as it says; the counters are plain numbers.
+        unsafe { std::ptr::copy_nonoverlapping(source, to.cast::<u8>(), size.min(whole)) };
+    }
+    whole as isize
+}
+
+/// Changes the setting `name` to `value` while MPI runs: `acks` (`0`, `1`) or `design` (a name of one), so that a measurement can compare both within one run of the same
+/// processes. All ranks call it, when no message is on its way. 0; -1 outside of MPI, or where there is no such setting or value.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_switch(name: *const c_char, value: *const c_char) -> c_int {
+    if name.is_null() || value.is_null() {
+        return -1;
+    }
+    // SAFETY: the program's strings, which end with a zero byte.
+    let (name, value) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(value)) };
+    let Some(mut guard) = enter() else {
+        return -1;
+    };
+    let done = match (name.to_bytes(), value.to_bytes()) {
+        (b"acks", b"0") => {
+            guard.settings.acks = false;
+            Ok(())
+        }
+        (b"acks", b"1") => {
+            guard.settings.acks = true;
+            Ok(())
+        }
+        (b"design", wanted) => {
+            let named = |design: &Design| design.name().as_bytes() == wanted;
+            match Design::ALL.into_iter().find(named) {
+                Some(design) => guard.change_design(design),
+                None => return -1,
+            }
+        }
+        _ => return -1,
+    };
+    if done.is_ok() { 0 } else { -1 }
+}

@@ -1,0 +1,66 @@
+//! The datatypes of Fortran's kinds: equal arguments give one handle, which is never freed.
+
+use super::raise::on_self;
+use super::values::put;
+use crate::constants::*;
+use crate::errors::{MpiError, Outcome};
+use crate::job::state::Guard;
+use ferriband_mpi_data::{Datatype, F90};
+use std::ffi::c_int;
+
+/// The handle for what is wanted, made when it is first asked for.
+fn handle_of(guard: &mut Guard, wanted: F90) -> Outcome<i32> {
+    if let Some(handle) = guard.f90.get(&wanted) {
+        return Ok(*handle);
+    }
+    let handle = guard.add_type(Datatype::f90(wanted)?, true)?;
+    guard.f90.insert(wanted, handle);
+    Ok(handle)
+}
+
+fn make(function: &str, wanted: F90, newtype: *mut i32) -> c_int {
+    on_self(function, |guard| {
+        if newtype.is_null() {
+            return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
+        }
+        let handle = handle_of(guard, wanted)?;
+        // SAFETY: the program's pointer, which is not null.
+        unsafe { put(newtype, handle) }
+    })
+}
+
+/// A number of digits, if it is given.
+fn given(digits: c_int) -> Option<i32> {
+    (digits != MPI_UNDEFINED).then_some(digits)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_type_create_f90_real(
+    p: c_int,
+    r: c_int,
+    newtype: *mut i32,
+) -> c_int {
+    let (precision, range) = (given(p), given(r));
+    let wanted = F90::Real { precision, range };
+    make("MPI_Type_create_f90_real", wanted, newtype)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_type_create_f90_complex(
+    p: c_int,
+    r: c_int,
+    newtype: *mut i32,
+) -> c_int {
+    let (precision, range) = (given(p), given(r));
+    let wanted = F90::Complex { precision, range };
+    make("MPI_Type_create_f90_complex", wanted, newtype)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_type_create_f90_integer(
+    r: c_int,
+    newtype: *mut i32,
+) -> c_int {
+    let wanted = F90::Integer { range: r };
+    make("MPI_Type_create_f90_integer", wanted, newtype)
+}

@@ -1,0 +1,229 @@
+//! Communicators: what one is. How they are made is in [`crate::coll::create`].
+
+use crate::attr::Attributes;
+use crate::collective::shared::Sharing;
+use crate::constants::MPI_ERRORS_ARE_FATAL;
+use crate::group::Group;
+use crate::info::Info;
+use crate::topology::Topology;
+use ferriband_mpi_proto::matching::Matching;
+use std::sync::Arc;
+
+/// Bit of a context that collective messages have.
+pub const COLLECTIVE: u64 = 1;
+
+/// A communicator.
+#[derive(Debug)]
+pub struct Comm {
+    /// What its messages carry; bit 0 is clear.
+    pub context: u64,
+    /// Its ranks; of an inter-communicator those of this process's side.
+    pub group: Group,
+    /// The other side of an inter-communicator.
+    pub remote: Option<Box<Remote>>,
+    /// This process's rank in it.
+    pub rank: u32,
+    /// Handle of its error handler.
+    pub errhandler: i32,
+    /// Messages between two ranks.
+    pub point: Matching,
+    /// Messages of collectives.
+    pub collective: Matching,
+    /// Number of collectives done to their end by one call: their tag.
+    pub collectives: i32,
+    /// Number of those that go on beside the program.
+    pub asides: i32,
+    /// Number of persistent collectives that were made.
+    pub persistent: i32,
+    /// True for what cannot be freed.
+    pub predefined: bool,
+    /// What MPI_Comm_get_name says.
+    pub name: String,
+    /// What the program keeps here.
+    pub attributes: Attributes,
+    /// Hints that were given.
+    pub info: Info,
+    /// Who is next to whom, if it was made with that.
+    pub topology: Option<Arc<Topology>>,
+    /// Handle of the session that it comes from: whose buffer its messages take if it has none.
+    pub session: Option<i32>,
+    /// One of its ranks has died.
+    pub broken: bool,
+    /// The memory by which its ranks do collectives together.
+    pub sharing: Sharing,
+    /// The program has freed it: it goes when nothing concerns it any more.
+    pub freed: bool,
+}
+
+/// The other side of an inter-communicator.
+#[derive(Debug)]
+pub struct Remote {
+    /// Its ranks.
+    pub group: Group,
+    /// This side's ranks, then the other's: how collective messages count ranks.
+    pub all: Group,
+}
+
+impl Remote {
+    /// The other side of `own`.
+    pub fn new(own: &Group, group: Group) -> Self {
+        Self {
+            all: Group::of(own.ranks().chain(group.ranks()).collect()),
+            group,
+        }
+    }
+}
+
+impl Comm {
+    /// A communicator without messages.
+    pub fn new(context: u64, group: Group, rank: u32) -> Self {
+        Self {
+            context,
+            group,
+            remote: None,
+            rank,
+            errhandler: MPI_ERRORS_ARE_FATAL,
+            point: Matching::default(),
+            collective: Matching::default(),
+            collectives: 0,
+            asides: 0,
+            persistent: 0,
+            predefined: false,
+            name: String::new(),
+            attributes: Attributes::default(),
+            info: Info::default(),
+            topology: None,
+            session: None,
+            broken: false,
+            sharing: Sharing::Unknown,
+            freed: false,
+        }
+    }
+
+    /// The ranks that messages of a context name: of an inter-communicator the other side's between two ranks, both sides' in collectives.
+    #[inline(always)]
+    fn named(&self, context: u64) -> &Group {
+        match &self.remote {
+            None => &self.group,
+            Some(remote) if context & COLLECTIVE == 0 => &remote.group,
+            Some(remote) => &remote.all,
+        }
+    }
+
+    /// The world's rank of a rank that a message of this context names.
+    #[inline(always)]
+    pub fn world_of(&self, context: u64, rank: u32) -> Option<u32> {
+        self.named(context).world(rank)
+    }
+
+    /// The rank by which messages of this context name the world's rank `world`.
+    #[inline]
+    pub fn rank_of(&self, context: u64, world: u32) -> Option<u32> {
+        self.named(context).rank_of(world)
+    }
+
+    /// How many ranks a send or receive may name.
+    #[inline]
+    pub fn peers(&self) -> u32 {
+        self.named(0).size()
+    }
+
+    /// Receives and messages of one of the two contexts.
+    #[inline]
+    pub fn matching(&mut self, context: u64) -> &mut Matching {
+        if context & COLLECTIVE == 0 {
+            &mut self.point
+        } else {
+            &mut self.collective
+        }
+    }
+
+    /// The tag of the next collective.
+    pub fn next_collective(&mut self) -> i32 {
+        let tag = self.collectives;
+        self.collectives = (tag + 1) & (ASIDE - 1);
+        tag
+    }
+
+    /// The tag of the next collective that goes on beside the program. The standard wants blocking and non-blocking ones begun in the same order everywhere; programs that do not keep
+    /// to that between the two kinds run on other libraries, whose messages of both are apart, and here.
+    pub fn next_aside(&mut self) -> i32 {
+        let tag = self.asides;
+        self.asides = (tag + 1) & (ASIDE - 1);
+        ASIDE | tag
+    }
+
+    /// The tag of the next persistent collective, for all its rounds: they are made in the same order everywhere, and begun in any.
+    pub fn next_persistent(&mut self) -> i32 {
+        let tag = self.persistent;
+        self.persistent = (tag + 1) & (ASIDE - 1);
+        PERSISTENT | tag
+    }
+}
+
+/// Bit of a tag in the collectives' context: a persistent one. Negative tags are partitioned messages' (`request::partitioned`).
+const PERSISTENT: i32 = 1 << 30;
+/// The same: a non-blocking one.
+const ASIDE: i32 = 1 << 29;
+
+/// The job number of contexts that are not a leader's: by them communicators are made.
+const BOOTSTRAP: u64 = 0xff << 32;
+
+/// The context in which processes make a communicator that belong to the one with `context`, but are not all of it.
+pub fn side_context(context: u64) -> u64 {
+    context & !COLLECTIVE | BOOTSTRAP
+}
+
+/// The context in which processes meet that know nothing of one another but a group and a name.
+pub fn meeting_context(group: &Group, name: &str) -> u64 {
+    // FNV-1a: all processes must come to the same, and no attacker is among them.
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let ranks = group.ranks().flat_map(u32::to_le_bytes);
+    let hash = ranks.chain(name.bytes()).fold(0xcbf2_9ce4_8422_2325, step);
+    // The uppermost bit of the number tells these from side contexts.
+    hash & !(0x1_ffff_ffff) & !BOOTSTRAP | BOOTSTRAP | 1 << 31 | (hash >> 8) & 0x7fff_fffe
+}
+
+/// A context: the leader's rank in the world (24 bits), the job (8), the leader's own number (31), and bit 0.
+pub fn context(leader: u32, number: u32) -> u64 {
+    u64::from(leader) << 40 | u64::from(number & 0x7fff_ffff) << 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inter_communicator_names_the_other_side_and_in_collectives_both() {
+        let own = Group::of(vec![3, 1]);
+        let mut comm = Comm::new(context(1, 1), own.clone(), 0);
+        comm.remote = Some(Box::new(Remote::new(&own, Group::of(vec![5, 0, 2]))));
+        assert_eq!(comm.peers(), 3);
+        assert_eq!(
+            (comm.world_of(0, 1), comm.rank_of(0, 2)),
+            (Some(0), Some(2))
+        );
+        assert_eq!(comm.rank_of(0, 3), None);
+        assert_eq!(comm.world_of(COLLECTIVE, 1), Some(1));
+        assert_eq!(comm.world_of(COLLECTIVE, 2), Some(5));
+        assert_eq!(comm.rank_of(COLLECTIVE, 3), Some(0));
+    }
+
+    #[test]
+    fn contexts_of_different_leaders_differ() {
+        assert_ne!(context(0, 1), context(1, 1));
+        assert_eq!(context(3, 5) & COLLECTIVE, 0);
+    }
+
+    #[test]
+    fn contexts_of_meetings_differ_from_all_others() {
+        let group = Group::of(vec![0, 1]);
+        let one = meeting_context(&group, "a");
+        assert_eq!(one & COLLECTIVE, 0);
+        assert_eq!(one, meeting_context(&Group::World { size: 2 }, "a"));
+        assert_ne!(one, meeting_context(&group, "b"));
+        assert_ne!(one, meeting_context(&Group::of(vec![1, 0]), "a"));
+        assert_ne!(side_context(context(0, 2)), context(0, 2));
+        assert_ne!(side_context(context(0, 2)), side_context(context(1, 2)));
+    }
+}

@@ -1,0 +1,227 @@
+//! Cancelling: a receive is taken back here, a send as long as it waits here or lies unmatched with its receiver, which is asked.
+
+use crate::comm::COLLECTIVE;
+use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_REQUEST};
+use crate::errors::{MpiError, Outcome};
+use crate::host::Buffer;
+use crate::p2p::deliver::Content;
+use crate::p2p::persistent::Bound;
+use crate::request::{Extra, Work};
+use crate::runtime::{NOBODY, Runtime};
+use ferriband_mpi_proto::envelope::{Kind, Recall};
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// How long a call that has failed waits for a message that is under way to its memory.
+const SETTLING: Duration = Duration::from_millis(200);
+
+impl Runtime {
+    /// Takes a request back if that is still possible.
+    pub fn cancel(&mut self, request: u32) -> Outcome {
+        let entry = &self.requests[request];
+        if entry.done {
+            return Ok(());
+        }
+        let (comm, context, peer) = (entry.comm, entry.context, entry.peer);
+        match entry.work {
+            Work::Receive => {
+                let asks = entry.asks;
+                if self.comms[comm].matching(context).cancel(asks, request) {
+                    self.cancelled(request);
+                }
+                Ok(())
+            }
+            Work::Eager | Work::Synchronous | Work::Rendezvous => {
+                let seq = entry.seq;
+                if let Some(outcome) = self.unqueue(peer, request) {
+                    self.cancelled(request);
+                    return outcome;
+                }
+                if seq == 0 || self.peers[peer as usize].recalled.contains(&(seq, request)) {
+                    return Ok(());
+                }
+                self.peers[peer as usize].recalled.push((seq, request));
+                let recall = Recall {
+                    seq: seq.into(),
+                    found: 0.into(),
+                };
+                self.answer(peer, Kind::Cancel, recall.as_bytes())
+            }
+            Work::Own => {
+                let rank = self.comms[comm].rank_of(context, peer);
+                let held = self.held.find(
+                    |held| matches!(held.content, Content::Own { request: own } if own == request),
+                );
+                if let (Some(rank), Some(held)) = (rank, held)
+                    && self.comms[comm].matching(context).withdraw(rank, held)
+                {
+                    self.held.remove(held);
+                    self.cancelled(request);
+                }
+                Ok(())
+            }
+            Work::Persistent { .. } => match entry.extra.as_deref() {
+                Some(Extra::Persistent(whole))
+                    if whole.child != NOBODY && !matches!(whole.bound, Bound::Partitioned(_)) =>
+                {
+                    let child = whole.child;
+                    self.cancel(child)
+                }
+                _ => Err(refused()),
+            },
+            Work::Nothing | Work::Pieces { .. } | Work::Moving { .. } | Work::Landing => Ok(()),
+            _ => Err(refused()),
+        }
+    }
+
+    /// A call has failed that waited for this request of its own: nothing is to come to the program's memory any more.
+    #[cold]
+    pub fn let_go(&mut self, request: u32) {
+        let _ = self.cancel(request);
+        self.settle(request);
+        self.abandon(request);
+    }
+
+    /// Nobody waits for a request any more. If it cannot be taken back it goes when it is over.
+    #[cold]
+    pub fn abandon(&mut self, request: u32) {
+        let _ = self.cancel(request);
+        if self.requests[request].done {
+            self.requests.remove(request);
+        } else {
+            self.requests[request].freed = true;
+        }
+    }
+
+    /// Waits until nothing is moved any more from or to the memory of a request, which its sender or receiver has met. Not for long: then the connection is broken, or what
+    /// still comes goes elsewhere.
+    fn settle(&mut self, request: u32) {
+        self.give_up_request(request, MPI_ERR_PROC_ABORTED);
+        let is_placing = |work| {
+            matches!(
+                work,
+                Work::Pieces { .. } | Work::Moving { .. } | Work::Landing
+            )
+        };
+        let begun = Instant::now();
+        while !self.requests[request].done {
+            let parts = match self.requests[request].work {
+                Work::Collective => self.parts(request),
+                work if is_placing(work) => vec![request],
+                _ => return,
+            };
+            if begun.elapsed() > SETTLING {
+                for part in parts {
+                    let entry = &self.requests[part];
+                    if entry.done || !is_placing(entry.work) {
+                        continue;
+                    }
+                    if self.peers[entry.peer as usize].by_verbs {
+                        let why = "a call failed while its message was under way";
+                        self.cut_off(entry.peer, why);
+                    } else {
+                        self.divert(part);
+                    }
+                }
+                let _ = self.advance();
+                return;
+            }
+            // What else fails is found out by other calls.
+            let _ = self.progress_all();
+            std::thread::yield_now();
+        }
+    }
+
+    /// What still comes for a receive goes to memory that nobody has. If there is none for that, there is no other way than the program's.
+    fn divert(&mut self, request: u32) {
+        let entry = &mut self.requests[request];
+        if let Work::Pieces { expected, .. } = entry.work
+            && let Some(mut nowhere) = Buffer::try_new(expected as usize)
+        {
+            entry.sink = nowhere.sink();
+            std::mem::forget(nowhere);
+        }
+    }
+
+    fn cancelled(&mut self, request: u32) {
+        self.withdraw(request);
+        self.requests[request].status.cancelled = 1;
+        self.finish(request);
+    }
+
+    /// Takes a message out of those that wait for room: what came of sending those behind it. None if it is not there.
+    fn unqueue(&mut self, peer: u32, request: u32) -> Option<Outcome> {
+        let fifo = &mut self.peers[peer as usize].fifo;
+        let at = fifo.iter().position(|message| {
+            message.request == Some(request) && matches!(message.kind, Kind::Eager | Kind::Rts)
+        });
+        fifo.remove(at?);
+        Some(self.pump(peer).map(drop))
+    }
+
+    /// A peer takes a message back: it is forgotten if it has not met its receive.
+    pub fn asked_to_forget(&mut self, peer: u32, seq: u32) -> Outcome {
+        let is_it = |held: &crate::p2p::deliver::Held| held.from == peer && held.seq == seq;
+        let orphan = self.orphans.iter().position(|(_, held)| is_it(held));
+        let mut found = orphan.is_some();
+        if let Some(at) = orphan {
+            self.orphans.remove(at);
+        } else if let Some(held) = self.held.find(is_it)
+            && self.take_back(peer, held)
+        {
+            self.held.remove(held);
+            found = true;
+        }
+        let answer = Recall {
+            seq: seq.into(),
+            found: u32::from(found).into(),
+        };
+        self.answer(peer, Kind::Cancelled, answer.as_bytes())
+    }
+
+    /// Takes a message out of the communicator where it waits.
+    fn take_back(&mut self, peer: u32, held: u32) -> bool {
+        if self.probed.contains_key(&held) {
+            return false;
+        }
+        // Messages of collectives are taken back by ranks that know of a death.
+        self.comms.iter_mut().any(|comm| {
+            [0, COLLECTIVE].into_iter().any(|context| {
+                let rank = comm.rank_of(context, peer);
+                rank.is_some_and(|rank| comm.matching(context).withdraw(rank, held))
+            })
+        })
+    }
+
+    /// What became of a message that this rank wanted back.
+    pub fn recalled(&mut self, peer: u32, answer: &Recall) -> Outcome {
+        let seq = answer.seq.get();
+        let entry = &mut self.peers[peer as usize];
+        let Some(at) = entry.recalled.iter().position(|(sent, _)| *sent == seq) else {
+            // It has ended otherwise.
+            return Ok(());
+        };
+        let (_, request) = entry.recalled.swap_remove(at);
+        if answer.found.get() == 0 {
+            return Ok(());
+        }
+        entry.synchronous.retain(|(sent, _)| *sent != seq);
+        let is_it = self.requests.get(request).is_some_and(|one| {
+            !one.done && one.peer == peer && one.seq == seq && is_taken_back(one.work)
+        });
+        if !is_it {
+            return Err(self.broken(peer));
+        }
+        self.cancelled(request);
+        Ok(())
+    }
+}
+
+fn is_taken_back(work: Work) -> bool {
+    matches!(work, Work::Synchronous | Work::Rendezvous)
+}
+
+#[cold]
+fn refused() -> MpiError {
+    MpiError::with(MPI_ERR_REQUEST, "such a request is not cancelled")
+}

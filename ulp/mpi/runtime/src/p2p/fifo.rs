@@ -1,0 +1,158 @@
+//! Messages that wait for room.
+//!
+//! Owns: the order of the messages to a peer. Must not know: what they say.
+
+use crate::errors::Outcome;
+use crate::host::Source;
+use crate::request::Work;
+use crate::runtime::Runtime;
+use crate::transport::contract::{Body, Queued};
+use crate::transport::shm::long::LARGE_PIECE;
+use ferriband_mpi_proto::envelope::{self, Kind};
+use ferriband_mpi_proto::fast::Shape;
+use zerocopy::IntoBytes;
+
+impl Runtime {
+    /// Puts a message behind those that wait for `peer`, and sends what can be sent.
+    pub fn queue(&mut self, peer: u32, message: Queued) -> Outcome {
+        let entry = &mut self.peers[peer as usize];
+        if entry.lost {
+            // An answer to somebody who has gone.
+            if let Some(request) = message.request {
+                self.fail(request);
+            }
+            return Ok(());
+        }
+        entry.fifo.push_back(message);
+        if entry.fifo.len() == 1 {
+            self.stalled.push(peer);
+            self.pump(peer)?;
+        }
+        Ok(())
+    }
+
+    /// A message without a request of its own: an answer.
+    pub fn answer(&mut self, peer: u32, kind: Kind, body: &[u8]) -> Outcome {
+        self.queue(
+            peer,
+            Queued {
+                kind,
+                flags: 0,
+                tag: 0,
+                context: 0,
+                body: Body::new(body),
+                source: Source::EMPTY,
+                request: None,
+            },
+        )
+    }
+
+    /// Sends what waits for `peer` as far as there is room. True if nothing waits any more.
+    pub fn pump(&mut self, peer: u32) -> Outcome<bool> {
+        while self.push_bundle(peer)? {}
+        while let Some(front) = self.peers[peer as usize].fifo.front() {
+            let Queued {
+                kind,
+                flags,
+                tag,
+                context,
+                body,
+                source,
+                request,
+            } = *front;
+            if kind == Kind::Piece {
+                if !self.pump_pieces(peer)? {
+                    return self.starve(peer);
+                }
+                continue;
+            }
+            if !self.push(peer, kind, flags, tag, context, body.as_slice(), source)? {
+                return self.starve(peer);
+            }
+            let seq = self.peers[peer as usize].sent;
+            self.peers[peer as usize].fifo.pop_front();
+            self.has_gone(peer, request, seq);
+        }
+        self.stalled.retain(|stalled| *stalled != peer);
+        if let Some(outlet) = &mut self.peers[peer as usize].outlet {
+            outlet.starve(false);
+        }
+        Ok(true)
+    }
+
+    /// The message of `request` has gone to `peer` as number `seq`.
+    pub fn has_gone(&mut self, peer: u32, request: Option<u32>, seq: u32) {
+        let Some(request) = request else {
+            return;
+        };
+        match self.requests[request].work {
+            Work::Eager => self.finish(request),
+            Work::Synchronous => {
+                self.requests[request].seq = seq;
+                self.peers[peer as usize].synchronous.push((seq, request));
+            }
+            Work::Rendezvous => self.requests[request].seq = seq,
+            _ => (),
+        }
+    }
+
+    /// Says that messages wait for credit of `peer`; unless that has just come.
+    fn starve(&mut self, peer: u32) -> Outcome<bool> {
+        let entry = &mut self.peers[peer as usize];
+        if let Some(outlet) = &mut entry.outlet
+            && outlet.starve(true)
+            && let Some(host) = &self.host
+        {
+            host.ring(peer);
+        }
+        Ok(false)
+    }
+
+    /// The next pieces of the message at the head of the FIFO. True if all of it has gone.
+    fn pump_pieces(&mut self, peer: u32) -> Outcome<bool> {
+        loop {
+            let Some(front) = self.peers[peer as usize].fifo.front() else {
+                return Ok(true);
+            };
+            let (source, body, request) = (front.source, front.body, front.request);
+            let is_large = !self.peers[peer as usize].by_verbs
+                && self
+                    .host
+                    .as_ref()
+                    .is_some_and(|host| host.longest() >= LARGE_PIECE);
+            let room = if is_large {
+                LARGE_PIECE
+            } else {
+                Shape::DEFAULT.longest() as usize
+            };
+            let length = source.len().min(room - size_of::<envelope::Piece>());
+            if !self.push(
+                peer,
+                Kind::Piece,
+                0,
+                0,
+                0,
+                body.as_slice(),
+                source.part(0, length),
+            )? {
+                return Ok(false);
+            }
+            let left = source.part(length, source.len() - length);
+            if left.is_empty() {
+                self.peers[peer as usize].fifo.pop_front();
+                if let Some(request) = request {
+                    self.finish(request);
+                }
+                return Ok(true);
+            }
+            if let Some(front) = self.peers[peer as usize].fifo.front_mut()
+                && let Ok(mut piece) =
+                    <envelope::Piece as zerocopy::FromBytes>::read_from_bytes(body.as_slice())
+            {
+                piece.offset = (piece.offset.get() + length as u64).into();
+                front.body = Body::new(piece.as_bytes());
+                front.source = left;
+            }
+        }
+    }
+}

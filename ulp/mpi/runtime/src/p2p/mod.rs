@@ -1,0 +1,24 @@
+//! Messages between two ranks: requests, which receive takes which message, what has to wait, long
+//! messages, loss of a peer.
+//!
+//! Owns: requests and matching's use; the order of the messages to a peer; what becomes of a
+//! message that has come. Must not know: what a transport does to move bytes, which collective a
+//! message belongs to, how a thread waits: nothing here blocks but [`buffered`] and [`cancel`].
+
+pub mod buffered;
+pub mod cancel;
+pub mod deliver;
+pub mod family;
+pub mod fifo;
+pub mod loss;
+pub mod partitioned;
+pub mod persistent;
+pub mod progress;
+pub mod receive;
+pub mod rendezvous;
+pub mod request;
+pub mod runtime;
+pub mod send;
+pub mod straight;
+
+pub use send::{Started, Target};

@@ -1,0 +1,184 @@
+//! How receives begin.
+//!
+//! Owns: receives that are kept for the next ones. Must not know: how a message comes.
+
+use crate::errors::Outcome;
+use crate::ground::status::Status;
+use crate::host::Sink;
+use crate::request::{EMPTY, Request, Work};
+use crate::runtime::{NOBODY, Runtime};
+use ferriband_mpi_proto::matching;
+
+impl Runtime {
+    /// Begins a receive; its request.
+    #[inline(always)]
+    pub fn start_receive(
+        &mut self,
+        comm: u32,
+        context: u64,
+        source: matching::Source,
+        tag: matching::Tag,
+        sink: Sink,
+    ) -> Outcome<u32> {
+        let request = match self.take_spare(sink) {
+            Some(request) => {
+                self.renew(request, comm, context, source, sink);
+                // What MPI_Cancel leaves as it is.
+                self.requests[request].status = EMPTY;
+                request
+            }
+            None => self.add_request(Request::receive(comm, context, source, sink))?,
+        };
+        self.post_receive(request, comm, context, source, tag)
+    }
+
+    /// A receive that is over and that nobody knows any more, for one into `sink`. To make a request anew costs as much as the rest of a call.
+    #[inline(always)]
+    fn take_spare(&mut self, sink: Sink) -> Option<u32> {
+        if sink.has_gaps() {
+            return None;
+        }
+        self.spares.pop()
+    }
+
+    /// Makes a spare one a receive again.
+    #[inline(always)]
+    fn renew(
+        &mut self,
+        request: u32,
+        comm: u32,
+        context: u64,
+        source: matching::Source,
+        sink: Sink,
+    ) {
+        let entry = &mut self.requests[request];
+        entry.done = false;
+        entry.freed = false;
+        entry.work = Work::Receive;
+        entry.comm = comm;
+        entry.context = context;
+        entry.peer = NOBODY;
+        entry.asks = source;
+        entry.sink = sink;
+    }
+
+    /// A receive is over, and its status is known: it is kept for another one, or goes.
+    #[inline(always)]
+    pub fn put_back(&mut self, request: u32) {
+        let entry = &mut self.requests[request];
+        if self.spares.len() == SPARES || entry.work != Work::Receive || entry.has_more() {
+            self.requests.discard(request);
+            return;
+        }
+        // Nothing is concerned by it any more, no late answer may name it, and no handle of the program.
+        entry.comm = NOBODY;
+        entry.freed = true;
+        self.requests.retire(request);
+        self.spares.push(request);
+    }
+
+    /// Begins a receive that the call waits for. Its request is made in place of the last one's: to move one in and out costs as much as the rest
+    /// of the call.
+    #[inline(always)]
+    pub fn start_waited(
+        &mut self,
+        comm: u32,
+        source: matching::Source,
+        tag: matching::Tag,
+        sink: Sink,
+    ) -> Outcome<u32> {
+        let context = self.comms[comm].context;
+        let Some(request) = self.take_spare(sink) else {
+            return self.start_slowly(comm, source, tag, sink);
+        };
+        self.renew(request, comm, context, source, sink);
+        self.post_receive(request, comm, context, source, tag)
+    }
+
+    #[cold]
+    fn start_slowly(
+        &mut self,
+        comm: u32,
+        source: matching::Source,
+        tag: matching::Tag,
+        sink: Sink,
+    ) -> Outcome<u32> {
+        let context = self.comms[comm].context;
+        self.start_receive(comm, context, source, tag, sink)
+    }
+
+    /// What has become of such a receive, which is over.
+    #[inline(always)]
+    pub fn take_waited(&mut self, request: u32) -> Status {
+        let status = self.requests[request].status;
+        self.put_back(request);
+        status
+    }
+
+    /// Begins a receive from one rank into one run of bytes, where that takes no more than to put it behind those that wait: its request. None if it takes more: then
+    /// nothing has happened.
+    #[inline(always)]
+    pub fn post_at_once(
+        &mut self,
+        comm: u32,
+        source: u32,
+        tag: matching::Tag,
+        sink: Sink,
+    ) -> Option<u32> {
+        let request = *self.spares.last()?;
+        let spare = self.requests.get_mut(request)?;
+        let entry = self.comms.get_mut(comm)?;
+        let context = entry.context;
+        let world = entry.world_of(context, source)?;
+        if self.losses != 0 || self.peers.get(world as usize)?.lost {
+            return None;
+        }
+        if !entry.point.post_next(source, tag, request) {
+            return None;
+        }
+        self.spares.pop();
+        spare.done = false;
+        spare.freed = false;
+        spare.work = Work::Receive;
+        spare.comm = comm;
+        spare.context = context;
+        spare.peer = world;
+        spare.asks = matching::Source::Rank(source);
+        spare.sink = sink;
+        spare.status = EMPTY;
+        Some(request)
+    }
+
+    /// Hands a receive to those who wait, or gives it the message that has waited for it.
+    #[inline(always)]
+    fn post_receive(
+        &mut self,
+        request: u32,
+        comm: u32,
+        context: u64,
+        source: matching::Source,
+        tag: matching::Tag,
+    ) -> Outcome<u32> {
+        let mut is_lost = false;
+        if let Some(held) = self.comms[comm]
+            .matching(context)
+            .post(source, tag, request)
+        {
+            self.deliver_held(held, request)
+                .inspect_err(|_| self.abandon(request))?;
+        } else if let matching::Source::Rank(rank) = source
+            && let Some(world) = self.comms[comm].world_of(context, rank)
+        {
+            // The answer to "who is that" for those who look at a peer that has died.
+            self.requests[request].peer = world;
+            is_lost = self.peers[world as usize].lost;
+        }
+        if self.losses != 0 || is_lost {
+            self.check_hope(request)?;
+        }
+        Ok(request)
+    }
+}
+
+/// Receives that are kept for the next ones.
+const SPARES: usize = 128;

@@ -1,0 +1,252 @@
+//! Long messages: what both sides say to each other about one.
+//!
+//! Owns: RTS, CTS, FIN and the pieces of a message. Must not know: how bytes are read or written
+//! without the peer's program.
+
+use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
+use crate::errors::Outcome;
+use crate::host::Source;
+use crate::p2p::deliver::{Content, Held};
+use crate::request::{Work, status};
+use crate::runtime::Runtime;
+use crate::transport::contract::{Body, Offered, Place, Queued};
+use crate::transport::shm::ways::Way;
+use ferriband_mpi_proto::envelope::{self, Envelope, GET, Kind, PUT, Piece, Rts, WHOLE};
+use zerocopy::IntoBytes;
+
+impl Runtime {
+    pub(super) fn take_rts(&mut self, from: u32, envelope: &Envelope, rts: &Rts) -> Outcome {
+        let (request, length) = (rts.send_request.get(), rts.length.get());
+        let offered = match rts.mode.get() {
+            GET => Offered::Readable(Place {
+                address: rts.address.get(),
+                rkey: rts.rkey.get(),
+            }),
+            PUT => Offered::Parts,
+            WHOLE => Offered::Whole,
+            _ => return Err(self.broken(from)),
+        };
+        if let Some(comm) = self.comm_of(envelope.context) {
+            let entry = &mut self.comms[comm];
+            let Some(rank) = entry.rank_of(envelope.context, from) else {
+                return Err(self.broken(from));
+            };
+            if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
+                self.requests[receive].peer = from;
+                return self.fetch(receive, rank, envelope.tag, request, length, offered);
+            }
+        }
+        let held = Held {
+            from,
+            tag: envelope.tag,
+            content: Content::Remote {
+                request,
+                length,
+                offered,
+            },
+            seq: envelope.seq,
+            synchronous: None,
+        };
+        self.unexpected(envelope.context, held)
+    }
+
+    /// A long message has met its receive: reads it if it has an address and may be read, or asks for it in pieces.
+    pub fn fetch(
+        &mut self,
+        receive: u32,
+        rank: u32,
+        tag: i32,
+        request: u64,
+        length: u64,
+        offered: Offered,
+    ) -> Outcome {
+        let peer = self.requests[receive].peer;
+        let sink = self.requests[receive].sink;
+        let wanted = length.min(sink.len() as u64);
+        if self.peers[peer as usize].lost {
+            return self.never_comes(receive, (rank, tag));
+        }
+        let mut is_here = wanted == 0;
+        let mut timed = false;
+        if self.peers[peer as usize].by_verbs {
+            let lengths = (length, wanted);
+            if !is_here && self.fetch_by_verbs(receive, (rank, tag), request, lengths, offered)? {
+                return Ok(());
+            }
+        } else if let Some(Place { address, .. }) = offered
+            .place()
+            .filter(|_| self.settings.reads_peers && !is_here)
+        {
+            let sink = sink.part(0, wanted as usize);
+            self.pages.note(sink.address(), sink.len());
+            let way = self.pick_way(peer, &sink);
+            timed = way.is_some();
+            let read = match way {
+                Some(Way::Pieces) => None,
+                _ => Some(self.read_nearby((peer, request, address), &sink, timed)),
+            };
+            match read {
+                None => (),
+                Some(Ok(())) => is_here = true,
+                Some(Err(error)) => match error.raw_os_error() {
+                    Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
+                        self.settings.reads_peers = false
+                    }
+                    Some(libc::ESRCH) => {
+                        return self.fetch_failed(receive, peer, request, MPI_ERR_PROC_ABORTED);
+                    }
+                    _ => return self.fetch_failed(receive, peer, request, MPI_ERR_BUFFER),
+                },
+            }
+        }
+        if is_here {
+            self.received(receive, rank, tag, length);
+            return self.fin(peer, request, length, MPI_SUCCESS);
+        }
+        let entry = &mut self.requests[receive];
+        entry.work = Work::Pieces {
+            expected: wanted,
+            received: 0,
+        };
+        let error = if length > wanted {
+            MPI_ERR_TRUNCATE
+        } else {
+            MPI_SUCCESS
+        };
+        entry.status = status(rank, tag, error, wanted);
+        let token = self.token(receive);
+        if timed {
+            self.ways.asked();
+        }
+        let cts = envelope::Cts {
+            send_request: request.into(),
+            receive_request: token.into(),
+            offset: 0.into(),
+            length: wanted.into(),
+            address: 0.into(),
+            rkey: 0.into(),
+            lane: 0.into(),
+        };
+        self.answer(peer, Kind::Cts, cts.as_bytes())
+    }
+
+    /// A message cannot be received where it is to go: both sides are told.
+    pub fn fetch_failed(&mut self, receive: u32, peer: u32, request: u64, class: i32) -> Outcome {
+        self.requests[receive].status.error = class;
+        self.finish(receive);
+        self.fin(peer, request, 0, class)
+    }
+
+    /// Tells a peer that its request has been read, or is written.
+    pub fn fin(&mut self, peer: u32, request: u64, length: u64, class: i32) -> Outcome {
+        let fin = envelope::Fin {
+            request: request.into(),
+            offset: 0.into(),
+            length: length.into(),
+            status: class.cast_unsigned().into(),
+            zero: 0.into(),
+        };
+        self.answer(peer, Kind::Fin, fin.as_bytes())
+    }
+
+    /// The receiver asks for a message: in pieces, or to be written to its memory.
+    pub fn asked_for(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
+        let Some(request) = self.named(cts.send_request.get(), peer) else {
+            return self.asked_too_late(peer, cts);
+        };
+        let entry = &self.requests[request];
+        let length = cts.length.get();
+        let fits = entry.work == Work::Rendezvous
+            && cts.offset.get() == 0
+            && (1..=entry.source.len() as u64).contains(&length);
+        if !fits {
+            return Err(self.broken(peer));
+        }
+        let place = Place {
+            address: cts.address.get(),
+            rkey: cts.rkey.get(),
+        };
+        if cts.lane.get() != 0 {
+            return self.send_asked_by_lane(peer, request, cts.lane.get(), length);
+        }
+        if place.address != 0 {
+            self.requests[request].work = Work::Moving { expected: length };
+            return self.write_by_verbs(peer, request, cts.receive_request.get(), length, place);
+        }
+        self.withdraw(request);
+        let entry = &self.requests[request];
+        let piece = envelope::Piece {
+            receive_request: cts.receive_request,
+            offset: 0.into(),
+        };
+        let message = Queued {
+            kind: Kind::Piece,
+            flags: 0,
+            tag: 0,
+            context: 0,
+            body: Body::new(piece.as_bytes()),
+            source: entry.source.part(0, length as usize),
+            request: Some(request),
+        };
+        // Not asked for twice.
+        self.requests[request].work = Work::Eager;
+        self.queue(peer, message)
+    }
+
+    /// A message has been read by its receiver, or will never be; or its sender has written it.
+    pub fn fetched(&mut self, peer: u32, fin: &envelope::Fin) -> Outcome {
+        let Some(request) = self.named(fin.request.get(), peer) else {
+            // Over already: a collective of whose ranks one has died.
+            return Ok(());
+        };
+        let entry = &mut self.requests[request];
+        let is_receive = entry.source.is_empty();
+        match entry.work {
+            Work::Rendezvous => (),
+            Work::Moving { expected } if is_receive && fin.length.get() == expected => (),
+            Work::Pieces { .. } if fin.status.get() != 0 => (),
+            _ => return Err(self.broken(peer)),
+        }
+        // Its sender cannot write it, or it cannot be read.
+        if fin.status.get() != 0 {
+            entry.status.error = fin.status.get().cast_signed();
+        }
+        self.withdraw(request);
+        self.finish(request);
+        Ok(())
+    }
+
+    /// Where the piece that a peer sends goes: request and place, if it fits.
+    pub fn place_of_piece(&self, peer: u32, piece: &envelope::Piece, length: u64) -> Option<u32> {
+        let request = self.named(piece.receive_request.get(), peer)?;
+        let Work::Pieces { expected, .. } = self.requests[request].work else {
+            return None;
+        };
+        let end = piece.offset.get().checked_add(length)?;
+        (end <= expected && length != 0).then_some(request)
+    }
+
+    /// A piece has been placed.
+    pub fn piece_placed(&mut self, request: u32, length: u64) {
+        if let Work::Pieces { expected, received } = &mut self.requests[request].work {
+            *received += length;
+            if received >= expected {
+                self.ways.came(*expected);
+                self.finish(request);
+            }
+        }
+    }
+
+    pub(super) fn take_piece(&mut self, from: u32, body: Source) -> Outcome {
+        let piece: Piece = self.body_of(from, body)?;
+        let own = size_of::<Piece>();
+        let bytes = body.part(own, body.len() - own);
+        let Some(request) = self.place_of_piece(from, &piece, bytes.len() as u64) else {
+            return Err(self.broken(from));
+        };
+        let at = piece.offset.get() as usize;
+        bytes.copy_to(&self.requests[request].sink.part(at, bytes.len()));
+        self.piece_placed(request, bytes.len() as u64);
+        Ok(())
+    }
+}

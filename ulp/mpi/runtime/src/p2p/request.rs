@@ -1,0 +1,237 @@
+//! Requests: sends and receives that are not over when they begin, and what is made of them.
+
+use super::{family, persistent};
+use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_OTHER, MPI_SUCCESS};
+use crate::errors::{MpiError, Outcome};
+use crate::ground::status::Status;
+use crate::host;
+use crate::runtime::{NOBODY, Runtime};
+use ferriband_mpi_proto::matching;
+use std::sync::Arc;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A message that waits for room.
+    Eager,
+    /// A message that waits until it meets its receive.
+    Synchronous,
+    /// A message that the receiver fetches.
+    Rendezvous,
+    /// A message to this process itself that waits for its receive.
+    Own,
+    /// A receive that waits for its message.
+    Receive,
+    /// A receive whose message comes in pieces: so many bytes will have come, so many have.
+    Pieces {
+        /// All.
+        expected: u64,
+        /// Of them.
+        received: u64,
+    },
+    /// A receive whose message is read, or written by its sender: so many bytes.
+    Moving {
+        /// All.
+        expected: u64,
+    },
+    /// A receive whose message comes by the lane: its memory is the device's until then.
+    Landing,
+    /// A collective.
+    Collective,
+    /// So many requests of the runtime's own, which are over one by one.
+    Several(u32),
+    /// A buffered message: the buffer's number, and the message's in it.
+    Buffered(u32, u64),
+    /// Nothing until MPI_Start, and nothing again when it is over.
+    Persistent {
+        /// Between the two.
+        active: bool,
+    },
+    /// What the program says it is.
+    General,
+    /// The messages that lie in a buffer.
+    Flush,
+    /// Nothing: the request that every operation has that was over at once.
+    Nothing,
+}
+
+/// A request.
+pub struct Request {
+    /// What it does.
+    pub work: Work,
+    /// Whether it is over.
+    pub done: bool,
+    /// Once it is: how many were over then, which says who was first.
+    pub ended: u32,
+    /// The program has freed it: it goes when it is over.
+    pub freed: bool,
+    /// A long message that its receiver may let this rank copy a part of.
+    pub offered: bool,
+    /// Index of its communicator.
+    pub comm: u32,
+    /// Its context.
+    pub context: u64,
+    /// Of a send that can be taken back: its number once it has been sent.
+    pub seq: u32,
+    /// The request that this one is a part of, or [`NOBODY`].
+    pub parent: u32,
+    /// Rank in the world of the peer; of a receive once it has met its message.
+    pub peer: u32,
+    /// Whom a receive asks.
+    pub asks: matching::Source,
+    /// What is sent.
+    pub source: host::Source,
+    /// Where it goes.
+    pub sink: host::Sink,
+    /// What MPI_Wait says.
+    pub status: Status,
+    /// How the elements lie that it sends or receives, if there are gaps.
+    pub keeps: Option<Arc<host::Layout>>,
+    /// Bytes of the runtime's own that it sends.
+    pub memory: Option<host::Buffer>,
+    /// What the kinds have that are more than a message.
+    pub extra: Option<Box<Extra>>,
+}
+
+/// What some kinds of requests have besides.
+pub enum Extra {
+    /// What MPI_Start begins.
+    Persistent(persistent::Persistent),
+    /// The program's functions.
+    General(family::General),
+}
+
+impl Request {
+    /// A send of `source` to `peer`.
+    #[inline(always)]
+    pub fn send(work: Work, comm: u32, context: u64, peer: u32, source: host::Source) -> Self {
+        Self {
+            work,
+            done: false,
+            ended: 0,
+            freed: false,
+            offered: false,
+            comm,
+            context,
+            seq: 0,
+            parent: NOBODY,
+            peer,
+            asks: matching::Source::Any,
+            source,
+            sink: host::Sink::EMPTY,
+            status: EMPTY,
+            keeps: source.keep(),
+            memory: None,
+            extra: None,
+        }
+    }
+
+    /// Whether it is a message and nothing else, and the program still asks for it.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        let is_message = matches!(
+            self.work,
+            Work::Receive
+                | Work::Pieces { .. }
+                | Work::Moving { .. }
+                | Work::Landing
+                | Work::Eager
+                | Work::Synchronous
+                | Work::Rendezvous
+        );
+        is_message && self.extra.is_none() && !self.freed
+    }
+
+    /// Whether it keeps anything besides its own words.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        self.keeps.is_some() || self.memory.is_some() || self.extra.is_some()
+    }
+
+    /// One that is more than a message.
+    pub fn special(work: Work, comm: u32) -> Self {
+        Self::send(work, comm, 0, NOBODY, host::Source::EMPTY)
+    }
+
+    /// A receive into `sink`.
+    #[inline(always)]
+    pub fn receive(comm: u32, context: u64, asks: matching::Source, sink: host::Sink) -> Self {
+        Self {
+            asks,
+            sink,
+            keeps: sink.keep(),
+            ..Self::send(Work::Receive, comm, context, u32::MAX, host::Source::EMPTY)
+        }
+    }
+}
+
+/// The empty status of the standard.
+pub const EMPTY: Status = Status {
+    source: MPI_ANY_SOURCE,
+    tag: MPI_ANY_TAG,
+    error: MPI_SUCCESS,
+    cancelled: 0,
+    bytes: [0; 2],
+    reserved: [0; 2],
+};
+
+/// The status of a message of `bytes` bytes.
+#[inline]
+pub fn status(source: u32, tag: i32, error: i32, bytes: u64) -> Status {
+    Status {
+        source: source.cast_signed(),
+        tag,
+        error,
+        cancelled: 0,
+        bytes: [bytes as u32, (bytes >> 32) as u32],
+        reserved: [0; 2],
+    }
+}
+
+impl Status {
+    /// Bytes of the message.
+    pub fn byte_count(&self) -> u64 {
+        u64::from(self.bytes[1]) << 32 | u64::from(self.bytes[0])
+    }
+}
+
+impl Runtime {
+    /// What names a request to a peer.
+    pub fn token(&self, request: u32) -> u64 {
+        u64::from(self.requests.handle(request).cast_unsigned())
+    }
+
+    /// The request that a peer names, if it is one that it may name.
+    pub fn named(&self, token: u64, peer: u32) -> Option<u32> {
+        let handle = i32::try_from(token).ok()?;
+        let index = self.requests.index_of(handle)?;
+        (self.requests[index].peer == peer && !self.requests[index].done).then_some(index)
+    }
+
+    /// Keeps a request; its index.
+    #[inline(always)]
+    pub fn add_request(&mut self, request: Request) -> Outcome<u32> {
+        self.requests
+            .insert(request)
+            .map_err(|_| too_many_requests())
+    }
+
+    /// A request is over.
+    #[inline]
+    pub fn finish(&mut self, request: u32) {
+        self.satisfied |= request == self.awaited;
+        self.crew.over(request);
+        let entry = &mut self.requests[request];
+        entry.done = true;
+        self.ended = self.ended.wrapping_add(1);
+        entry.ended = self.ended;
+        if entry.freed || entry.parent != NOBODY {
+            self.conclude(request);
+        }
+    }
+}
+
+#[cold]
+fn too_many_requests() -> MpiError {
+    MpiError::with(MPI_ERR_OTHER, "too many requests")
+}

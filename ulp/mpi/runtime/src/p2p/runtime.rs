@@ -1,0 +1,276 @@
+//! The state of MPI in this process.
+
+use crate::attr::{Attributes, Keyvals};
+use crate::collective::choose::Kept;
+use crate::collective::exec::Execution;
+use crate::collective::shared::Given;
+use crate::comm::{Comm, context};
+use crate::constants::{MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL};
+use crate::crew::Crew;
+use crate::errors::Outcome;
+use crate::group::{Group, Known};
+use crate::handle::{Kind, Slab};
+use crate::host::{Awaited, Host, Inlet, LargePages, Outlet, Pair, Source};
+use crate::net::Net;
+use crate::operation::{self, Calls, Operations};
+use crate::p2p::buffered::Buffers;
+use crate::p2p::deliver::Held;
+use crate::pace::Pace;
+use crate::request::{Request, Work};
+use crate::settings::{Fast, Rendezvous};
+use crate::transport::contract::Queued;
+use crate::transport::polling::Polling;
+use crate::transport::shm::ways::Ways;
+use crate::types::{Renamed, Type};
+use ferriband_mpi_data::F90;
+use std::collections::{HashMap, VecDeque};
+
+/// Everything that this process knows.
+pub struct Runtime {
+    /// Rank in the world.
+    pub rank: u32,
+    /// The other ranks of the host; none if this process is alone.
+    pub host: Option<Host>,
+    /// Ranks that are reached by verbs; none if no rank is.
+    pub net: Option<Box<Net>>,
+    /// Communicators; the world is at 0, the process itself at 1.
+    pub comms: Slab<Comm>,
+    /// Requests.
+    pub requests: Slab<Request>,
+    /// Messages that wait for their receive.
+    pub held: Slab<Held>,
+    /// Those of them that MPI_Mprobe has taken out: the communicator.
+    pub probed: HashMap<u32, u32>,
+    /// The buffers of buffered messages.
+    pub buffers: Buffers,
+    /// Derived datatypes.
+    pub types: Slab<Type>,
+    /// Groups that the program has.
+    pub groups: Slab<Known>,
+    /// Sessions of the program.
+    pub sessions: Slab<crate::edge::Session>,
+    /// Keys of attributes.
+    pub keyvals: Keyvals,
+    /// Names that the program gave to predefined ones.
+    pub renamed: Renamed,
+    /// Handles of the datatypes of Fortran's kinds.
+    pub f90: HashMap<F90, i32>,
+    /// Operations of the program.
+    pub ops: Operations,
+    /// Attributes that the program has set on predefined datatypes.
+    pub named_attributes: HashMap<i32, Attributes>,
+    /// What concerns one other rank, by rank in the world.
+    pub peers: Vec<Peer>,
+    /// Channels to this process, in the order of their opening.
+    pub inlets: Vec<Inbound>,
+    /// Which of them are looked at in each round.
+    pub polling: Polling,
+    /// Peers with messages that wait for room.
+    pub stalled: Vec<u32>,
+    /// Ranks of this host that have been offered long messages, and how many of them are not over.
+    pub offered: Vec<(u32, u32)>,
+    /// Long buffers, which the kernel may put into large pages.
+    pub pages: LargePages,
+    /// Which way long messages of this host come.
+    pub ways: Ways,
+    /// Messages of a context that is not known yet.
+    pub orphans: VecDeque<(u64, Held)>,
+    /// The request of everything that was over at once.
+    pub nothing: u32,
+    /// Its handle.
+    pub over: i32,
+    /// Receives that are over and that nobody knows, for the next ones.
+    pub spares: Vec<u32>,
+    /// The request that a call waits for, or [`NOBODY`]: a round may end once it is over.
+    pub awaited: u32,
+    /// Deaths that the launcher has told of.
+    pub losses: u32,
+    /// Threads that wait.
+    pub crew: Crew,
+    /// It was over since the round began.
+    pub satisfied: bool,
+    /// Requests that are over, of all that there were.
+    pub ended: u32,
+    /// Collectives under way.
+    pub executions: Vec<Box<Execution>>,
+    /// Functions of the program that they have come to.
+    pub calls: Calls,
+    /// Schedules that were used last.
+    pub schedules: Kept,
+    /// Memory for collectives that this process has given to communicators.
+    pub given: Given,
+    /// Flags of such memory that calls wait for: of several threads each one.
+    pub flags: Vec<Awaited>,
+    /// What was set.
+    pub settings: Settings,
+    /// Communicators by their contexts.
+    pub contexts: HashMap<u64, u32>,
+    /// Communicators that the program has freed and something still concerns.
+    pub(crate) doomed: Vec<u32>,
+    /// The context that was asked for last, and its communicator.
+    pub last: (u64, u32),
+    pub(crate) next_context: u32,
+    /// Calls that only ask, one after the other, that have found nothing new.
+    pub asked_in_vain: u32,
+}
+
+/// What holds for the process's life.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Longest message that is sent unasked, in bytes.
+    pub eager: usize,
+    /// The same by memory that ranks share, as far as a block takes it.
+    pub eager_near: usize,
+    /// Bytes of the shortest message that goes by a place of the pair, which another line, the record's, is worth.
+    pub swap: usize,
+    /// The same as `eager` by packets of our adapter.
+    pub eager_packets: usize,
+    /// Rounds without news before the core is given away.
+    pub spins: u32,
+    /// Whether long messages are read from the sender's memory; cleared when the kernel refuses.
+    pub reads_peers: bool,
+    /// Bytes of the shortest message on one host that both sides copy; none: no message is, or the kernel refuses.
+    pub both_copy: Option<u64>,
+    /// Bytes of the shortest message on one host whose buffers the kernel is asked to put into large pages; none: no message's are.
+    pub large_pages: Option<u64>,
+    /// Who moves long messages by verbs.
+    pub rendezvous: Rendezvous,
+    /// Short messages that go to a rank by packets at once before others wait to go together; 0: all do.
+    pub bundle: u32,
+    /// Bytes of a READ or WRITE of a long message.
+    pub piece: usize,
+    /// The fast path by verbs.
+    pub fast: Fast,
+    /// Whether messages by verbs are kept until they are acknowledged.
+    pub acks: bool,
+    /// Whether MPI_Finalize tells what has gone which way.
+    pub stats: bool,
+    /// MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.
+    pub threads: i32,
+    /// Which of the job's programs this is.
+    pub program: u32,
+}
+
+/// One other rank.
+#[derive(Default)]
+pub struct Peer {
+    /// Number of the last message to it.
+    pub sent: u32,
+    /// Number of the last message from it.
+    pub received: u32,
+    /// Whether it is reached by verbs, and not by memory that both share.
+    pub by_verbs: bool,
+    /// The channel to it.
+    pub outlet: Option<Outlet>,
+    /// The places by which messages are exchanged with it.
+    pub places: Option<Pair>,
+    /// How fast long messages are copied into it.
+    pub pace: Pace,
+    /// It has died, and the others go on.
+    pub lost: bool,
+    /// The channel from it, as index.
+    pub inlet: Option<u32>,
+    /// Messages that nothing can take now, in order.
+    pub fifo: VecDeque<Queued>,
+    /// Synchronous messages on their way: number and request.
+    pub synchronous: Vec<(u32, u32)>,
+    /// Messages that are being taken back: number and request.
+    pub recalled: Vec<(u32, u32)>,
+}
+
+/// A channel to this process.
+pub struct Inbound {
+    /// Rank in the world.
+    pub from: u32,
+    /// Its end here.
+    pub inlet: Inlet,
+}
+
+/// No request has this index.
+pub const NOBODY: u32 = u32::MAX;
+/// Index of MPI_COMM_WORLD.
+pub const WORLD: u32 = 0;
+/// Index of MPI_COMM_SELF.
+pub const SELF: u32 = 1;
+
+impl Runtime {
+    /// For a process that is rank of the world's `host`, or alone.
+    pub fn new(host: Option<Host>, settings: Settings) -> Outcome<Self> {
+        let (rank, size) = host
+            .as_ref()
+            .map_or((0, 1), |host| (host.me(), host.ranks()));
+        let mut runtime = Self {
+            rank,
+            host,
+            net: None,
+            comms: Slab::new(Kind::Comm),
+            requests: Slab::new(Kind::Request),
+            held: Slab::new(Kind::Message),
+            probed: HashMap::new(),
+            buffers: Buffers::default(),
+            types: Slab::new(Kind::Datatype),
+            groups: Slab::new(Kind::Group),
+            sessions: Slab::new(Kind::Session),
+            keyvals: Keyvals::default(),
+            renamed: Renamed::default(),
+            f90: HashMap::new(),
+            ops: operation::none(),
+            named_attributes: HashMap::new(),
+            peers: (0..size).map(|_| Peer::default()).collect(),
+            inlets: Vec::new(),
+            polling: Polling::new(),
+            stalled: Vec::new(),
+            offered: Vec::new(),
+            orphans: VecDeque::new(),
+            nothing: 0,
+            over: 0,
+            spares: Vec::new(),
+            awaited: NOBODY,
+            losses: 0,
+            crew: Crew::default(),
+            satisfied: false,
+            ended: 0,
+            executions: Vec::new(),
+            calls: Calls::new(),
+            schedules: Kept::default(),
+            given: Given::default(),
+            flags: Vec::new(),
+            pages: LargePages::new(settings.large_pages),
+            ways: Ways::default(),
+            settings,
+            contexts: HashMap::new(),
+            doomed: Vec::new(),
+            last: (u64::MAX, 0),
+            next_context: 2,
+            asked_in_vain: 0,
+        };
+        for (name, group, own) in [
+            ("MPI_COMM_WORLD", Group::World { size }, rank),
+            ("MPI_COMM_SELF", Group::of(vec![rank]), 0),
+        ] {
+            // Contexts of leader 0, number 0, and of each process itself, which never travels.
+            let number = u32::from(own != rank || name != "MPI_COMM_WORLD");
+            let mut comm = Comm::new(
+                context(if number == 0 { 0 } else { rank }, number),
+                group,
+                own,
+            );
+            name.clone_into(&mut comm.name);
+            comm.predefined = true;
+            runtime.add_comm(comm)?;
+        }
+        let mut nothing = Request::send(Work::Nothing, WORLD, 0, rank, Source::EMPTY);
+        nothing.done = true;
+        runtime.nothing = runtime.add_request(nothing)?;
+        runtime.over = runtime.requests.handle(runtime.nothing);
+        Ok(runtime)
+    }
+
+    /// Keeps the launcher's knowledge of whether an error of the world ends this rank.
+    pub fn note_fatal(&self) {
+        if let Some(host) = &self.host {
+            let handler = self.comms[WORLD].errhandler;
+            host.set_fatal([MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler));
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! How sends begin.
+//!
+//! Owns: which way a message goes that is sent at once, waits, or is told of, and messages of a
+//! process to itself. Must not know: how a channel stores it.
+
+use crate::comm::COLLECTIVE;
+use crate::constants::MPI_ERR_INTERN;
+use crate::errors::{MpiError, Outcome};
+use crate::host::Source;
+use crate::loss::dead;
+use crate::p2p::deliver::{Content, Held};
+use crate::request::{Request, Work};
+use crate::runtime::Runtime;
+use crate::trace;
+use crate::transport::contract::{Body, Offered, Place, Queued};
+use ferriband_mpi_proto::envelope::{self, Kind, SYNC};
+use std::time::Instant;
+use zerocopy::IntoBytes;
+
+/// Whom a message goes to, and under what name.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Index of the communicator.
+    pub comm: u32,
+    /// Its context, with bit 0 for collectives.
+    pub context: u64,
+    /// Rank in the world.
+    pub peer: u32,
+    /// Tag.
+    pub tag: i32,
+}
+
+/// What a send has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// The buffer is the program's again.
+    Done,
+    /// A request knows.
+    Pending(u32),
+}
+
+impl Runtime {
+    /// Where a message to `rank` of the communicator at `comm` goes.
+    #[inline(always)]
+    pub fn target(&self, comm: u32, collective: bool, rank: u32, tag: i32) -> Option<Target> {
+        let entry = &self.comms[comm];
+        let context = entry.context | if collective { COLLECTIVE } else { 0 };
+        Some(Target {
+            comm,
+            context,
+            peer: entry.world_of(context, rank)?,
+            tag,
+        })
+    }
+
+    /// Begins a send. A synchronous one is over when its receive has met it.
+    #[inline(always)]
+    pub fn start_send(
+        &mut self,
+        to: Target,
+        source: Source,
+        synchronous: bool,
+    ) -> Outcome<Started> {
+        if to.peer == self.rank {
+            return self.send_to_self(to, source, synchronous);
+        }
+        let is_eager = source.len() <= self.settings.eager;
+        let is_short = is_eager || self.fits_place(to.peer, source.len());
+        if is_short && !synchronous && !trace::is_on() && self.store(&to, source) {
+            return Ok(Started::Done);
+        }
+        self.start_further(to, source, synchronous, is_eager)
+    }
+
+    /// The same where it takes more.
+    #[inline(never)]
+    fn start_further(
+        &mut self,
+        to: Target,
+        source: Source,
+        synchronous: bool,
+        is_eager: bool,
+    ) -> Outcome<Started> {
+        if is_eager && !synchronous && self.peers[to.peer as usize].fifo.is_empty() {
+            let stored = self.push(to.peer, Kind::Eager, 0, to.tag, to.context, &[], source)?;
+            if stored {
+                return Ok(Started::Done);
+            }
+        }
+        self.start_slow(to, source, synchronous, is_eager)
+    }
+
+    #[cold]
+    fn start_slow(
+        &mut self,
+        to: Target,
+        source: Source,
+        synchronous: bool,
+        is_eager: bool,
+    ) -> Outcome<Started> {
+        if self.peers[to.peer as usize].lost {
+            return Err(dead(to.peer));
+        }
+        let is_near = !is_eager && self.goes_near(to.peer, source.len());
+        let is_eager = is_eager || is_near || self.goes_unasked(to.peer, &source);
+        let work = match (is_eager, synchronous) {
+            (true, false) => Work::Eager,
+            (true, true) => Work::Synchronous,
+            (false, _) => Work::Rendezvous,
+        };
+        let request =
+            self.add_request(Request::send(work, to.comm, to.context, to.peer, source))?;
+        let mut message = Queued {
+            kind: Kind::Eager,
+            flags: if work == Work::Synchronous { SYNC } else { 0 },
+            tag: to.tag,
+            context: to.context,
+            body: Body::EMPTY,
+            source,
+            request: Some(request),
+        };
+        if work == Work::Rendezvous {
+            // Elements with gaps are not to be read: the receiver asks for them.
+            let offered = if self.peers[to.peer as usize].by_verbs {
+                self.offer(to.peer, request, source)
+            } else if let Some(address) = source.address() {
+                self.pages.note(Some(address), source.len());
+                self.offer_nearby(request);
+                Offered::Readable(Place { address, rkey: 0 })
+            } else {
+                Offered::Parts
+            };
+            let mode = match offered {
+                Offered::Readable(_) => envelope::GET,
+                Offered::Whole => envelope::WHOLE,
+                Offered::Parts => envelope::PUT,
+            };
+            let Place { address, rkey } = offered.place().unwrap_or_default();
+            let rts = envelope::Rts {
+                send_request: self.token(request).into(),
+                length: (source.len() as u64).into(),
+                address: address.into(),
+                rkey: rkey.into(),
+                mode: mode.into(),
+            };
+            message.kind = Kind::Rts;
+            message.body = Body::new(rts.as_bytes());
+            message.source = Source::EMPTY;
+        }
+        let began = (is_near && self.peers[to.peer as usize].fifo.is_empty()).then(Instant::now);
+        self.queue(to.peer, message)?;
+        if let Some(began) = began
+            && self.requests[request].done
+        {
+            let took_ns = began.elapsed().as_nanos();
+            self.peers[to.peer as usize]
+                .pace
+                .note(source.len(), took_ns);
+        }
+        Ok(Started::Pending(request))
+    }
+
+    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere, goes unasked by memory that both share: where blocks are large
+    /// enough, and copies fast.
+    fn goes_near(&mut self, peer: u32, length: usize) -> bool {
+        let entry = &mut self.peers[peer as usize];
+        let longest = match &self.host {
+            Some(host) if !entry.by_verbs => host.longest().min(self.settings.eager_near),
+            _ => 0,
+        };
+        length <= longest && entry.pace.goes()
+    }
+
+    #[cold]
+    fn send_to_self(&mut self, to: Target, source: Source, synchronous: bool) -> Outcome<Started> {
+        let Some(rank) = self.comms[to.comm].rank_of(to.context, to.peer) else {
+            return Err(MpiError::new(MPI_ERR_INTERN));
+        };
+        if let Some(receive) = self.comms[to.comm]
+            .matching(to.context)
+            .arrive(rank, to.tag)
+        {
+            let entry = &mut self.requests[receive];
+            source.copy_to(&entry.sink);
+            entry.peer = to.peer;
+            self.received(receive, rank, to.tag, source.len() as u64);
+            return Ok(Started::Done);
+        }
+        let keeps_copy = !synchronous && source.len() <= OWN_COPY;
+        let (content, started) = if keeps_copy {
+            (
+                Content::Bytes(source.to_bytes().ok_or_else(super::deliver::no_memory)?),
+                Started::Done,
+            )
+        } else {
+            let request = self.add_request(Request::send(
+                Work::Own,
+                to.comm,
+                to.context,
+                to.peer,
+                source,
+            ))?;
+            (Content::Own { request }, Started::Pending(request))
+        };
+        self.hold(
+            to.comm,
+            to.context,
+            Held {
+                from: to.peer,
+                tag: to.tag,
+                content,
+                seq: 0,
+                synchronous: None,
+            },
+        )?;
+        Ok(started)
+    }
+}
+
+/// Messages of a process to itself up to this length, in bytes, are copied and need no receive to be over.
+const OWN_COPY: usize = 1 << 16;

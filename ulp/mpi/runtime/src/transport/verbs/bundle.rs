@@ -1,0 +1,295 @@
+//! Short messages that go together: where our own adapter makes packets, one costs as much as a run of many, so what a program sends in one go after the first
+//! few waits until it looks at MPI again, and goes by one SEND.
+//!
+//! A bundle is an envelope without a number, then messages, each with its envelope and its length before it. They are counted, logged and taken in their turn as if
+//! each had come alone. Must not know: what a message says.
+
+use super::link::{Link, What};
+use super::stats::Why;
+use super::{BUNDLE, Id, Net, Ready};
+use crate::constants::MPI_ERR_INTERN;
+use crate::errors::{MpiError, Outcome};
+use crate::host::Source;
+use crate::runtime::Runtime;
+use crate::trace;
+use crate::transport::contract::Queued;
+use ferriband_ibv::{SendFlags, SendWr};
+use ferriband_mpi_proto::brief::fills_packets;
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind, PADDED};
+use ferriband_mpi_proto::replay::Held;
+
+/// Links with a burst are few; a rank that has spoken to more starts all of them anew.
+const BURSTS: usize = 64;
+/// Bytes up to which a message goes unasked among others, too. A longer one goes so if it is the first since the last look at the device: the lane's handshake makes one message late,
+/// and costs many of them less than their copies.
+const ALWAYS: usize = 16 << 10;
+
+impl Net {
+    /// A look at the device: from here on messages go at once again.
+    #[inline]
+    pub(super) fn look_anew(&mut self) {
+        if !self.bursts.is_empty() {
+            self.forget_bursts();
+        }
+    }
+
+    #[cold]
+    fn forget_bursts(&mut self) {
+        if self.bursts.len() > BURSTS {
+            self.links
+                .iter_mut()
+                .flatten()
+                .for_each(|link| link.burst = 0);
+            self.bursts.clear();
+        }
+        while let Some(peer) = self.bursts.pop() {
+            self.link(peer).burst = 0;
+        }
+    }
+
+    /// A message has been posted to `peer`.
+    #[inline]
+    pub(super) fn count_burst(&mut self, peer: u32) {
+        let link = self.link(peer);
+        if link.bundle == 0 {
+            return;
+        }
+        link.burst += 1;
+        if link.burst == 1 {
+            self.bursts.push(peer);
+        }
+    }
+}
+
+/// Bytes of a message in a bundle; none if it does not go so.
+fn item(message: &Queued) -> Option<usize> {
+    let can = message.kind.is_numbered() && message.kind != Kind::Piece;
+    can.then(|| ITEM + ENVELOPE + message.body.as_slice().len() + message.source.len())
+}
+
+impl Runtime {
+    /// Whether a message to `peer`, longer than what is sent unasked everywhere, goes unasked: by packets of our adapter, once it is known what the
+    /// peer's receive buffers hold.
+    pub fn goes_unasked(&self, peer: u32, source: &Source) -> bool {
+        let Some(net) = &self.net else {
+            return false;
+        };
+        let (link, length) = (net.links[peer as usize].as_deref(), source.len());
+        let is_alone = |link: &Link| {
+            let could_land = !link.lane.is_off() && source.address().is_some();
+            length <= ALWAYS || link.burst == 0 || !could_land || !self.wants_lane(peer)
+        };
+        length <= self.settings.eager_packets
+            && link.is_some_and(|link| link.bundle != 0 && is_alone(link))
+            && ENVELOPE + length <= net.longest_send(peer)
+    }
+
+    /// Whether a message to `peer` waits, so that it goes with others.
+    #[inline]
+    pub(super) fn waits_for_others(&self, peer: u32) -> bool {
+        let Some(net) = &self.net else {
+            return false;
+        };
+        let link = net.links[peer as usize].as_deref();
+        link.is_some_and(|link| {
+            link.bundle != 0
+                && !net.presses
+                && (net.is_taking || link.burst >= self.settings.bundle)
+        })
+    }
+
+    /// Sends the first messages that wait for `peer` together, if there are several of them and they are short. False if there is nothing more to do so.
+    #[inline]
+    pub fn push_bundle(&mut self, peer: u32) -> Outcome<bool> {
+        let entry = &self.peers[peer as usize];
+        if !entry.by_verbs || entry.fifo.len() < 2 || entry.lost {
+            return Ok(false);
+        }
+        self.push_several(peer)
+    }
+
+    #[cold]
+    fn push_several(&mut self, peer: u32) -> Outcome<bool> {
+        if self.ready(peer)? == Ready::NotYet {
+            return Ok(false);
+        }
+        let Some(net) = &mut self.net else {
+            return Ok(false);
+        };
+        let limit = net.longest_send(peer).min(BUNDLE as usize);
+        let mut first = self.peers[peer as usize].fifo.iter().take(2);
+        let length = first.try_fold(ENVELOPE, |sum, message| Some(sum + item(message)?));
+        let do_fit = length.is_some_and(|length| length <= limit);
+        if !do_fit || net.is_taking && !net.presses || net.room(peer) == 0 {
+            return Ok(false);
+        }
+        let Some(buffer) = net.stages.take() else {
+            return Ok(false);
+        };
+        // It is kept where it lies, or each message by a copy.
+        let is_held = self.settings.acks && net.stages.may_hold(buffer);
+        let (count, length) = self.fill_bundle(peer, (buffer, is_held), limit);
+        if count == 0 {
+            if let Some(net) = &mut self.net {
+                net.stages.give(buffer);
+            }
+            return Ok(false);
+        }
+        if is_held && let Some(net) = &mut self.net {
+            let sent = self.peers[peer as usize].sent;
+            let place = Held {
+                seq: sent.wrapping_add(count as u32),
+                buffer,
+                at: ENVELOPE as u32,
+                length: (length - ENVELOPE) as u32,
+            };
+            net.link(peer).log.hold(place);
+        }
+        let what = if is_held {
+            What::Room
+        } else {
+            What::Buffer(buffer)
+        };
+        self.send_bundle(peer, (buffer, length), what)?;
+        for _ in 0..count {
+            self.bundled(peer);
+        }
+        let entry = &self.peers[peer as usize];
+        let said = (entry.sent, entry.received);
+        if let Some(net) = &mut self.net {
+            net.link(peer).said_last = said;
+        }
+        Ok(true)
+    }
+
+    /// Writes messages into a staging buffer and the log, as many as fit, and as that takes. How many, and where they end.
+    fn fill_bundle(
+        &mut self,
+        peer: u32,
+        (buffer, is_held): (u32, bool),
+        limit: usize,
+    ) -> (usize, usize) {
+        let acks = self.settings.acks && !is_held;
+        let Some(net) = &mut self.net else {
+            return (0, 0);
+        };
+        let credit = net.report(peer);
+        let entry = &self.peers[peer as usize];
+        let (mut count, mut at) = (0, ENVELOPE);
+        for message in &entry.fifo {
+            let Some(whole) = item(message).filter(|whole| at + whole <= limit) else {
+                break;
+            };
+            let length = whole - ITEM;
+            if acks && !net.has_log_room(peer, length, entry.sent) {
+                break;
+            }
+            count += 1;
+            let seq = entry.sent.wrapping_add(count as u32);
+            let head = Envelope {
+                kind: message.kind,
+                flags: message.flags,
+                seq,
+                ack: entry.received,
+                credit,
+                tag: message.tag,
+                context: message.context,
+            }
+            .emit();
+            let (body, source) = (message.body.as_slice(), message.source);
+            let stages = &net.stages.memory;
+            stages.write(buffer, at as u32, &(length as u32).to_le_bytes());
+            stages.write(buffer, (at + ITEM) as u32, &head);
+            stages.write(buffer, (at + ITEM + ENVELOPE) as u32, body);
+            at += whole;
+            stages.fill(buffer, (at - source.len()) as u32, source);
+            if acks {
+                let log = &mut net.link(peer).log;
+                log.keep(seq, [&head, body], source.len(), |rest| {
+                    source.copy_into(rest);
+                });
+            }
+        }
+        let is_padded = fills_packets(at, net.link(peer).mtu as usize);
+        let head = Envelope {
+            kind: Kind::Bundle,
+            flags: if is_padded { PADDED } else { 0 },
+            seq: 0,
+            ack: entry.received,
+            credit,
+            tag: 0,
+            context: 0,
+        };
+        net.stages.memory.write(buffer, 0, &head.emit());
+        (count, at)
+    }
+
+    /// Posts a bundle, for which there is room.
+    fn send_bundle(&mut self, peer: u32, (buffer, length): (u32, usize), what: What) -> Outcome {
+        let Some(net) = &mut self.net else {
+            return Ok(());
+        };
+        let pad = usize::from(fills_packets(length, net.link(peer).mtu as usize));
+        let elements = [net.stages.memory.element(buffer, (length + pad) as u32)];
+        let request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let sent = net.submit(peer, request, SendFlags::empty(), what)?;
+        if !sent {
+            // What lies in the log has a number already.
+            let text = "a queue that has room takes no request";
+            return Err(MpiError::with(MPI_ERR_INTERN, text));
+        }
+        net.stats.sends += 1;
+        net.link(peer).owed.told();
+        Ok(())
+    }
+
+    /// The first message that waited for `peer` has gone in a bundle.
+    fn bundled(&mut self, peer: u32) {
+        let entry = &mut self.peers[peer as usize];
+        let Some(message) = entry.fifo.pop_front() else {
+            return;
+        };
+        entry.sent = entry.sent.wrapping_add(1);
+        let seq = entry.sent;
+        if let Some(net) = &mut self.net {
+            net.stats.count(Why::Bundled);
+        }
+        if trace::is_on() {
+            let (body, length) = (message.body.as_slice(), message.source.len());
+            let (tag, context) = (message.tag, message.context);
+            trace::sent(peer, message.kind, seq, tag, context, body, length);
+        }
+        self.has_gone(peer, message.request, seq);
+    }
+
+    /// A bundle has come. `again`: the first of its messages may have been taken before there was no memory for another.
+    pub(super) fn take_bundle(&mut self, from: u32, bytes: Source, again: bool) -> Outcome {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if rest.len() < ITEM + ENVELOPE {
+                return Err(self.broken(from));
+            }
+            let mut length = [0; ITEM];
+            rest.part(0, ITEM).copy_into(&mut length);
+            let length = u32::from_le_bytes(length) as usize;
+            rest = rest.part(ITEM, rest.len() - ITEM);
+            if length < ENVELOPE || length > rest.len() {
+                return Err(self.broken(from));
+            }
+            let mut head = [0; ENVELOPE];
+            rest.part(0, ENVELOPE).copy_into(&mut head);
+            let envelope = Envelope::parse(head).filter(|one| one.kind.is_numbered());
+            let Some(envelope) = envelope else {
+                return Err(self.broken(from));
+            };
+            let body = rest.part(ENVELOPE, length - ENVELOPE);
+            rest = rest.part(length, rest.len() - length);
+            let received = self.peers[from as usize].received;
+            if again && received.wrapping_sub(envelope.seq) < 1 << 31 {
+                continue;
+            }
+            self.take_in_turn(from, &envelope, body)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,338 @@
+//! Opening a device, and what is made of it for all peers.
+
+use super::arrive::BATCH;
+use super::memory::{Buffers, Reach};
+use super::stages::{STAGES, Stages};
+use super::stats::Stats;
+use super::{
+    Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, failed, lane, refused,
+};
+use crate::constants::MPI_ERR_OTHER;
+use crate::errors::{MpiError, Outcome};
+use crate::settings::{Registration, Rendezvous};
+use crate::transport::polling::Polling;
+use ferriband_ibv::{
+    Access, Choice, CompChannel, Context, Cq, Device, Gid, LinkLayer, Pd, PortState, QKey, Qp,
+    QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,
+};
+use ferriband_mpi_proto::connect::{Card, DATAGRAM};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The port that is used. Adapters of one port have no other.
+pub const PORT: u8 = 1;
+/// Bytes of the route header before a datagram.
+pub const GRH: u32 = 40;
+/// Datagrams that can lie here before they are looked at.
+const DATAGRAMS: u32 = 128;
+/// Datagrams that can be under way from here.
+pub const MOST_DATAGRAMS: u32 = 64;
+
+/// What is asked of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// This one, if it is named.
+    pub name: Option<&'a str>,
+    /// One that leads to other hosts: some rank is there.
+    pub far: bool,
+    /// Its requests wait so long for an answer before they are repeated, as verbs code it.
+    pub timeout: u8,
+    /// How the program's memory is registered.
+    pub registration: Registration,
+    /// Who moves long messages.
+    pub rendezvous: Rendezvous,
+}
+
+impl Net {
+    /// Opens a device for rank `me` of `ranks`.
+    pub fn open(wanted: Wanted<'_>, me: u32, ranks: u32, secret: u64) -> Outcome<Self> {
+        let no_device = |text: String| MpiError::with(MPI_ERR_OTHER, text);
+        let choice = Choice::from_env().map_err(|error| no_device(error.to_string()))?;
+        let verbs = Verbs::load(&choice).map_err(|error| no_device(error.to_string()))?;
+        let context = choose(verbs, wanted)?;
+        let name = context.device().name();
+        let verb = |error| failed(&name, error);
+        let limits = context.limits().map_err(verb)?;
+        let port = context.port(PORT).map_err(verb)?;
+        let is_ethernet = port.link_layer == LinkLayer::Ethernet;
+        let (gid_index, gid) = best_gid(&context, &name, port.gids, is_ethernet)?;
+        let pd = Pd::alloc(&context).map_err(verb)?;
+        let channel = CompChannel::create(&context).map_err(verb)?;
+        channel.set_nonblocking().map_err(verb)?;
+        context.set_nonblocking().map_err(verb)?;
+        // What other hosts send to it comes in bundles.
+        let makes_packets = verbs.is_ours() && is_ethernet;
+        let has_lanes = match wanted.rendezvous {
+            Rendezvous::Auto => makes_packets,
+            Rendezvous::Send => true,
+            Rendezvous::Get | Rendezvous::Put => false,
+        };
+        let lanes = if has_lanes { ranks.min(lane::MOST) } else { 0 };
+        // Room for every completion that there can be: all receives, and all requests of all peers once they fail.
+        let entries = (MOST_RECEIVES + DATAGRAMS + MOST_DATAGRAMS)
+            .saturating_add(ranks.saturating_mul(super::link::DEPTH))
+            .saturating_add(lanes * 2 * lane::DEPTH)
+            .min(limits.max_cqe);
+        let cq = Cq::create(&context, entries, Some(&channel), 0).map_err(verb)?;
+        let most = MOST_RECEIVES.min(limits.max_srq_wr);
+        let srq = Srq::create(&pd, most, 1, 0).map_err(verb)?;
+        let receive = if makes_packets { LONG_RECEIVE } else { RECEIVE };
+        let buffers = |what, count, size, access| {
+            Buffers::new(&pd, what, count, size, access)
+                .map_err(|error| refused("register memory for messages", &name, &error))
+        };
+        let demand = if limits.on_demand {
+            Access::ON_DEMAND
+        } else {
+            Access::empty()
+        };
+        let receives = buffers(
+            c"ferriband-mpi-receive",
+            most,
+            receive,
+            Access::LOCAL_WRITE | demand,
+        )?;
+        let stage = STAGE.max(receive);
+        let stages = buffers(c"ferriband-mpi-stage", STAGES, stage, Access::LOCAL_WRITE)?;
+        let datagrams = buffers(
+            c"ferriband-mpi-setup",
+            DATAGRAMS,
+            GRH + DATAGRAM as u32,
+            Access::LOCAL_WRITE,
+        )?;
+        let ud = datagram_queue(&pd, &cq, qkey(secret), &datagrams).map_err(verb)?;
+        let card = Card {
+            qpn: ud.number().0,
+            lid: port.lid.0,
+            is_ethernet,
+            mtu: port.active_mtu.to_c() as u8,
+            gid: gid.0,
+            receive,
+        };
+        let returns = buffers(
+            c"ferriband-mpi-return",
+            ranks,
+            8,
+            Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+        )?;
+        let reach = Reach::new(&pd, &limits, wanted.registration)
+            .map_err(|error| refused("watch memory (userfaultfd)", &name, &error))?;
+        let mut net = Self {
+            inlets: Vec::new(),
+            owing: Vec::new(),
+            judged: Instant::now(),
+            polling: Polling::new(),
+            returns,
+            reach,
+            context,
+            limits,
+            card,
+            gid_index,
+            makes_packets,
+            has_lanes,
+            is_taking: false,
+            presses: false,
+            batch: Box::new([Wc::default(); BATCH]),
+            mtu: port.active_mtu,
+            timeout: wanted.timeout,
+            pd,
+            channel,
+            cq,
+            srq,
+            receives,
+            received: 0,
+            spent: Vec::new(),
+            parked: VecDeque::new(),
+            stages: Stages::new(stages),
+            ud,
+            datagrams,
+            datagrams_under_way: 0,
+            secret,
+            me,
+            links: (0..ranks).map(|_| None).collect(),
+            by_number: HashMap::new(),
+            last: (u32::MAX, 0),
+            setting_up: Vec::new(),
+            bursts: Vec::new(),
+            gone: Vec::new(),
+            is_dead: false,
+            offers: HashMap::new(),
+            transfers: Vec::new(),
+            movers: Vec::new(),
+            started: Instant::now(),
+            alive: Instant::now(),
+            closing: false,
+            stats: Stats::default(),
+            name,
+        };
+        net.more_receives(RECEIVES.min(most))?;
+        Ok(net)
+    }
+
+    /// Posts receives that were not posted before, until `count` are in use, and asks to be told when few are left.
+    pub(super) fn more_receives(&mut self, count: u32) -> Outcome {
+        self.spent.extend(self.received..count.max(self.received));
+        self.received = self.received.max(count);
+        self.give_back()?;
+        if self.received < MOST_RECEIVES.min(self.limits.max_srq_wr) {
+            self.srq
+                .arm_limit(self.received / 4)
+                .map_err(|error| failed(&self.name, error))?;
+        }
+        Ok(())
+    }
+
+    /// Twice as many receives, if there may be more.
+    pub(super) fn double_receives(&mut self) -> Outcome {
+        let most = MOST_RECEIVES.min(self.limits.max_srq_wr);
+        if self.received < most {
+            self.more_receives((self.received * 2).min(most))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Posts receive buffers that have been read again.
+    pub(super) fn give_back(&mut self) -> Outcome {
+        while let Some(index) = self.spent.last().copied() {
+            let elements = [self.receives.element(index, self.card.receive)];
+            let mut receive = RecvWr::new(Id::Receive(index).code(), &elements);
+            self.srq
+                .post_recv(&mut receive)
+                .map_err(|error| failed(&self.name, error))?;
+            self.spent.pop();
+        }
+        Ok(())
+    }
+
+    /// Posts the receive of a datagram again.
+    pub(super) fn listen(&self, index: u32) -> Outcome {
+        post_datagram(&self.ud, &self.datagrams, index).map_err(|error| failed(&self.name, error))
+    }
+
+    /// Key of the job's datagram queue pairs.
+    pub(super) fn qkey(&self) -> QKey {
+        qkey(self.secret)
+    }
+}
+
+/// A Q_Key of the job; its highest bit is for the privileged.
+fn qkey(secret: u64) -> QKey {
+    QKey((secret >> 32 ^ secret) as u32 & 0x7fff_ffff)
+}
+
+fn post_datagram(
+    ud: &Qp,
+    datagrams: &Buffers,
+    index: u32,
+) -> Result<(), ferriband_ibv::VerbsError> {
+    let elements = [datagrams.element(index, GRH + DATAGRAM as u32)];
+    ud.post_recv(&mut RecvWr::new(Id::Datagram(index).code(), &elements))
+}
+
+fn datagram_queue(
+    pd: &Arc<Pd>,
+    cq: &Arc<Cq>,
+    key: QKey,
+    datagrams: &Buffers,
+) -> Result<Arc<Qp>, ferriband_ibv::VerbsError> {
+    let caps = QpCaps {
+        send_wr: MOST_DATAGRAMS,
+        recv_wr: DATAGRAMS,
+        send_sge: 1,
+        recv_sge: 1,
+        inline: DATAGRAM as u32,
+    };
+    let init = QpInit {
+        caps,
+        ..QpInit::new(QpType::Ud, cq, cq)
+    };
+    let ud = Qp::create(pd, &init)?;
+    ud.init_ud(PORT, 0, key)?;
+    for index in 0..DATAGRAMS {
+        post_datagram(&ud, datagrams, index)?;
+    }
+    ud.ready_ud(0)?;
+    Ok(ud)
+}
+
+/// The device that is wanted, opened.
+fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Arc<Context>> {
+    let devices = Device::list(verbs).map_err(|error| failed("the list of devices", error))?;
+    let names: Vec<String> = devices.iter().map(Device::name).collect();
+    let mut complaint = String::new();
+    for device in &devices {
+        if wanted.name.is_some_and(|name| name != device.name()) {
+            continue;
+        }
+        let context = match device.open() {
+            Ok(context) => context,
+            Err(error) => {
+                complaint = format!("; {}: {error}", device.name());
+                continue;
+            }
+        };
+        let port = context
+            .port(PORT)
+            .map_err(|error| failed(&device.name(), error))?;
+        let is_right = port.state == PortState::Active
+            && (wanted.name.is_some()
+                || !wanted.far
+                || port.link_layer == LinkLayer::Ethernet
+                || leads_away(verbs));
+        if is_right {
+            return Ok(context);
+        }
+    }
+    let what = match wanted.name {
+        Some(name) => format!("no active device {name} (FERRIBAND_MPI_DEVICE)"),
+        None if wanted.far => "no active device that leads to other hosts".to_owned(),
+        None => "no active device".to_owned(),
+    };
+    Err(MpiError::with(
+        MPI_ERR_OTHER,
+        format!(
+            "{what} in {}; there are: {}{complaint}",
+            verbs.path().display(),
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            }
+        ),
+    ))
+}
+
+/// True if InfiniBand ports lead to other hosts: our own do on a host of a live fabric only (`ferriband mpirun --fabric-hosts`), else they end at this host.
+fn leads_away(verbs: &Verbs) -> bool {
+    !verbs.is_ours() || std::env::var_os("FERRIBAND_HOST").is_some()
+}
+
+/// The entry of the GID table that peers are given: on Ethernet the first of RoCE v2 that is an IPv4 address, else the first of RoCE v2.
+fn best_gid(context: &Context, name: &str, count: u32, is_ethernet: bool) -> Outcome<(u8, Gid)> {
+    let mut best: Option<(u8, Gid)> = None;
+    for index in 0..count.min(256) {
+        let Ok(gid) = context.gid(PORT, index) else {
+            continue;
+        };
+        if gid.0 == [0; 16] {
+            continue;
+        }
+        let found = (index as u8, gid);
+        if !is_ethernet {
+            return Ok(found);
+        }
+        let kind = format!("/sys/class/infiniband/{name}/ports/{PORT}/gid_attrs/types/{index}");
+        // Where nothing says what an entry is (our own adapter has no such file), all are of RoCE v2.
+        let is_old = std::fs::read_to_string(kind).is_ok_and(|kind| !kind.contains("v2"));
+        if is_old {
+            continue;
+        }
+        if gid.0[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff] {
+            return Ok(found);
+        }
+        best.get_or_insert(found);
+    }
+    best.ok_or_else(|| MpiError::with(MPI_ERR_OTHER, format!("{name} has no GID to be reached by")))
+}

@@ -1,0 +1,158 @@
+//! Memory for the device: the runtime's own registered buffers, and the program's memory in
+//! requests, which `ferriband-registration` registers. The only file of `transport/verbs` with
+//! unsafe code.
+
+use crate::host::{Sink, Source, will_read};
+use ferriband_ibv::{Access, Element, Mr, Pd, Region};
+pub use ferriband_registration::{Purpose, Reach, Reachable, Refusal};
+use std::ffi::CStr;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+/// Of a record no more is fetched ahead than this.
+const FETCHED: u32 = 4096;
+
+/// Equal buffers in registered memory of the runtime's own. Untouched ones cost no memory.
+pub struct Buffers {
+    region: Arc<Region>,
+    mr: Arc<Mr>,
+    size: u32,
+}
+
+impl Buffers {
+    /// `count` buffers of `size` bytes each.
+    pub fn new(
+        pd: &Arc<Pd>,
+        name: &CStr,
+        count: u32,
+        size: u32,
+        access: Access,
+    ) -> io::Result<Self> {
+        let region = Region::create(name, count as usize * size as usize)?;
+        let mr = Mr::register(pd, &region, access)
+            .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+        Ok(Self { region, mr, size })
+    }
+
+    /// The first `length` bytes of buffer `index`, for a request.
+    #[inline]
+    pub fn element(&self, index: u32, length: u32) -> Element<'static> {
+        assert!(length <= self.size);
+        self.mr
+            .element(index as usize * self.size as usize, length)
+            .expect("a buffer lies within its region")
+    }
+
+    /// `length` bytes at `at` in buffer `index`, for a request.
+    #[inline]
+    pub fn element_at(&self, index: u32, at: u32, length: u32) -> Element<'static> {
+        let place = self.place(index, at, length as usize);
+        self.mr
+            .element(place, length)
+            .expect("a buffer lies within its region")
+    }
+
+    /// Copies `bytes` to `at` in buffer `index`.
+    #[inline]
+    pub fn write(&self, index: u32, at: u32, bytes: &[u8]) {
+        self.region
+            .write(self.place(index, at, bytes.len()), bytes)
+            .expect("a buffer lies within its region");
+    }
+
+    /// Copies all of `source` to `at` in buffer `index`.
+    #[inline]
+    pub fn fill(&self, index: u32, at: u32, source: Source) {
+        let place = self.place(index, at, source.len());
+        // SAFETY: within the region, which is mapped as long as `self`; nobody else writes a buffer that is being filled.
+        let sink = unsafe { Sink::new(self.pointer(place), source.len()) };
+        source.copy_to(&sink);
+    }
+
+    /// Copies from `at` in buffer `index`.
+    #[inline]
+    pub fn read(&self, index: u32, at: u32, to: &mut [u8]) {
+        self.region
+            .read(self.place(index, at, to.len()), to)
+            .expect("a buffer lies within its region");
+    }
+
+    /// `length` bytes at `at` in buffer `index`, to be read until the buffer is given back to the device.
+    #[inline]
+    pub fn source(&self, index: u32, at: u32, length: u32) -> Source {
+        let place = self.place(index, at, length as usize);
+        // SAFETY: within the region, which is mapped as long as the runtime lives; who takes it reads it before the buffer is posted again.
+        unsafe { Source::new(self.pointer(place), length as usize) }
+    }
+
+    /// `length` bytes at `at` in the first buffer will be read next: asks for their lines, for no more than a core fetches at once.
+    #[inline]
+    pub fn expect(&self, at: u32, length: u32) {
+        let start = self.place(0, at, length as usize);
+        for line in (0..length.min(FETCHED)).step_by(LINE) {
+            will_read(self.pointer(start + line as usize));
+        }
+    }
+
+    /// Where they lie, as peers name it.
+    pub fn address(&self) -> u64 {
+        self.mr.address()
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.region.size() as u64
+    }
+
+    /// What peers name them by.
+    pub fn rkey(&self) -> u32 {
+        self.mr.rkey().0
+    }
+
+    /// The aligned word at `at`, which a peer writes.
+    #[inline]
+    pub fn word(&self, at: u32) -> &AtomicU64 {
+        self.region
+            .word(at as usize)
+            .expect("a word lies within its region")
+    }
+
+    #[inline]
+    fn place(&self, index: u32, at: u32, length: usize) -> usize {
+        assert!(at as usize + length <= self.size as usize);
+        index as usize * self.size as usize + at as usize
+    }
+
+    #[inline]
+    fn pointer(&self, place: usize) -> *mut u8 {
+        assert!(place <= self.region.size());
+        std::ptr::with_exposed_provenance_mut(self.region.address() as usize + place)
+    }
+}
+
+/// Lets requests read `source`; none if it is no one range.
+pub fn reach_source(
+    reach: &mut Reach,
+    source: Source,
+    purpose: Purpose,
+) -> Result<Option<Reachable>, Refusal> {
+    source
+        .address()
+        .map(|address| reach.range(address, source.len(), Access::REMOTE_READ, purpose))
+        .transpose()
+}
+
+/// Lets requests write to `sink`; none if it is no one range.
+pub fn reach_sink(
+    reach: &mut Reach,
+    sink: Sink,
+    purpose: Purpose,
+) -> Result<Option<Reachable>, Refusal> {
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    sink.pointer()
+        .map(|start| reach.range(start.addr() as u64, sink.len(), access, purpose))
+        .transpose()
+}
