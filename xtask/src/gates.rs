@@ -2,7 +2,7 @@
 //!
 //! They look at the files that git tracks, so what a build leaves behind does not matter.
 
-use crate::{Outcome, rdma_core, symbols, workspace_root};
+use crate::{Outcome, arrows, rdma_core, symbols, workspace_root};
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
@@ -78,10 +78,16 @@ const ARROWS: [(&str, &[&str]); 5] = [
 
 /// Checks every rule and names each breach.
 pub fn run(args: &[String]) -> Outcome {
-    if let Some(arg) = args.first() {
-        return Err(format!("gates: unknown argument {arg}"));
-    }
     let root = workspace_root();
+    let text_of = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    match args {
+        [] => {}
+        [option, dir] if option == "--arrows" => {
+            println!("{}", arrows::shown(dir.trim_end_matches('/'), &text_of));
+            return Ok(());
+        }
+        [arg, ..] => return Err(format!("gates: unknown argument {arg}")),
+    }
     let output = Command::new("git")
         .current_dir(&root)
         .args(["ls-files", "-z"])
@@ -95,7 +101,7 @@ pub fn run(args: &[String]) -> Outcome {
     let mut count = 0;
     for path in listed.split('\0').filter(|path| is_ours(path)) {
         // A file that was deleted but not yet committed is no breach.
-        let Ok(text) = std::fs::read_to_string(root.join(path)) else {
+        let Some(text) = text_of(path) else {
             continue;
         };
         count += 1;
@@ -116,6 +122,8 @@ pub fn run(args: &[String]) -> Outcome {
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
     };
+    let paths: Vec<&str> = listed.split('\0').collect();
+    breaches.extend(arrows::breaches(&paths, &text_of, &read(arrows::PAGE)?));
     let rows = rdma_core::table()?;
     let public: Vec<&symbols::Row> = rows
         .iter()
@@ -191,17 +199,23 @@ fn is_ours(path: &str) -> bool {
 
 fn breaches_of(path: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    // Few texts have any of them: lines are looked at in those alone.
+    let marks: Vec<&str> = UNFINISHED
+        .into_iter()
+        .filter(|word| text.contains(word))
+        .collect();
+    let parts: Vec<&str> = MACHINE
+        .into_iter()
+        .filter(|part| text.contains(part))
+        .collect();
+    let is_suspect = !marks.is_empty() || !parts.is_empty();
+    for (index, line) in text.lines().enumerate().filter(|_| is_suspect) {
         let place = format!("{path}:{}", index + 1);
-        for word in UNFINISHED {
-            if has_word(line, word) {
-                found.push(format!("{place}: {word} marks unfinished work"));
-            }
+        for word in marks.iter().filter(|word| has_word(line, word)) {
+            found.push(format!("{place}: {word} marks unfinished work"));
         }
-        for part in MACHINE {
-            if line.contains(part) {
-                found.push(format!("{place}: {part} names a path of one machine"));
-            }
+        for part in parts.iter().filter(|part| line.contains(**part)) {
+            found.push(format!("{place}: {part} names a path of one machine"));
         }
     }
     let lines = text.lines().count();

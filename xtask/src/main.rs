@@ -4,6 +4,7 @@
 //! bindings; `mpi` writes the MPI ABI from its tables; `symbols` keeps the table of rdma-core's symbols; `gates` checks rules that no compiler does; `interop` talks with the Linux kernel's own adapter. Nothing here is needed to build the Rust crates, and
 //! no crate depends on it.
 
+mod arrows;
 mod bindings;
 mod gates;
 mod interop;
@@ -30,8 +31,9 @@ usage: cargo xtask COMMAND
   symbols [--check | --library FILE ... | --rdma-core GIT]
         write the part of docs/rdma-core.md that abi/symbols.tsv makes; compare a library of rdma-core with that table; write the
         table anew from the history of rdma-core; symbols --help
-  gates
-        check what no compiler does: unfinished work, paths of one machine, unsafe where it is forbidden, file lengths
+  gates [--arrows CRATE]
+        check what no compiler does: unfinished work, paths of one machine, unsafe where it is forbidden, file lengths,
+        which files of a crate may use which; with --arrows only show what the files of CRATE, a directory, use of each other
   interop [OPTIONS]
         run Debian's programs between our adapter and the Linux kernel's Soft-RoCE in a guest; interop --help
 ";

@@ -3,8 +3,7 @@
 //! The private functions are played by `tests/c/mock.c` where a test is of this library's own part.
 //! Where the headers are missing (Debian: librdmacm-dev) each test says so and passes without having tested.
 
-mod common;
-
+use ferriband_testkit::{Cc, has_header, library, library_dir, place, port_is_to_be_had};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -15,44 +14,20 @@ use std::time::{Duration, Instant};
 /// No program here takes more than a second or two; a hang is a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/c")
-        .join(format!("{name}.c"))
-}
-
 fn has_headers() -> bool {
-    let found = Command::new("cc")
-        .args(["-E", "-include", "rdma/rdma_cma.h", "-x", "c", "/dev/null"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .expect("a C compiler, which linking Rust needs anyway")
-        .success();
-    if !found {
-        eprintln!("skipped: rdma/rdma_cma.h is not installed (apt install librdmacm-dev)");
-    }
-    found
+    has_header("rdma/rdma_cma.h", "librdmacm-dev")
 }
 
 /// Compiles a file of `tests/c`. Tests run at the same time, so each has an output of its own.
 fn compile(name: &str, options: &[&str]) -> PathBuf {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed);
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rdmacm-{name}-{number}"));
-    let status = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"])
-        .args(options)
-        .arg("-o")
-        .arg(&output)
-        .arg(source(name))
-        .arg("-L")
-        .arg(common::library_dir())
-        .args(["-lrdmacm", "-libverbs", "-lpthread"])
-        .status()
-        .expect("cc runs");
-    assert!(status.success(), "compiling {name}.c: {status}");
-    output
+    Cc::new(place!(), name, &format!("rdmacm-{name}-{number}"))
+        .options(["-O1", "-g"])
+        .options(options)
+        .on_libraries()
+        .links(["-lrdmacm", "-libverbs", "-lpthread"])
+        .compile()
 }
 
 /// The mock of the private functions, built once.
@@ -63,23 +38,7 @@ fn mock() -> &'static Path {
 
 /// Runs a program to its end, which must come.
 fn finish(command: &mut Command) -> Output {
-    let mut child = command
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let end = Instant::now() + PATIENCE;
-    while child.try_wait().expect("waiting for our child").is_none() {
-        if Instant::now() > end {
-            child.kill().expect("killing our child");
-            let output = child.wait_with_output().expect("what it said");
-            panic!(
-                "{command:?} did not end within {PATIENCE:?}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().expect("what it said")
+    ferriband_testkit::finish(command.stderr(Stdio::piped()), PATIENCE)
 }
 
 fn must_succeed(command: &mut Command) {
@@ -101,7 +60,7 @@ fn run_with_mock(name: &str, arguments: &[&str]) {
     must_succeed(
         Command::new(program)
             .args(arguments)
-            .env("LD_LIBRARY_PATH", common::library_dir())
+            .env("LD_LIBRARY_PATH", library_dir())
             .env("LD_PRELOAD", mock())
             .env("FERRIBAND_TEST_UNREACHABLE", "1"),
     );
@@ -113,7 +72,7 @@ fn run(name: &str) {
         return;
     }
     let program = compile(name, &[]);
-    must_succeed(Command::new(program).env("LD_LIBRARY_PATH", common::library_dir()));
+    must_succeed(Command::new(program).env("LD_LIBRARY_PATH", library_dir()));
 }
 
 /// The same over both wires, on the loopback interface.
@@ -123,13 +82,13 @@ fn run_on_both_wires(name: &str) {
     }
     let program = compile(name, &[]);
     for (device, wire) in [("ferri0", "direct"), ("ferri_lo", "roce")] {
-        if wire == "roce" && !common::port_is_to_be_had() {
+        if wire == "roce" && !port_is_to_be_had() {
             return;
         }
         eprintln!("{device}, {wire}");
         must_succeed(
             Command::new(&program)
-                .env("LD_LIBRARY_PATH", common::library_dir())
+                .env("LD_LIBRARY_PATH", library_dir())
                 .env("FERRIBAND_DEVICES", device)
                 .env("FERRIBAND_WIRE", wire),
         );
@@ -205,7 +164,7 @@ impl Idle {
     fn start() -> Self {
         let program = compile("listener", &[]);
         let mut child = Command::new(program)
-            .env("LD_LIBRARY_PATH", common::library_dir())
+            .env("LD_LIBRARY_PATH", library_dir())
             .env_remove("FERRIBAND_DEVICES")
             .env_remove("FERRIBAND_WIRE")
             .stdin(Stdio::piped())
@@ -230,14 +189,14 @@ impl Drop for Idle {
 /// reaches any of them, and is answered.
 #[test]
 fn beside_an_idle_listener_with_other_devices() {
-    if !has_headers() || !common::port_is_to_be_had() {
+    if !has_headers() || !port_is_to_be_had() {
         return;
     }
     let _idle = Idle::start();
     for name in ["private", "stages"] {
         must_succeed(
             Command::new(compile(name, &[]))
-                .env("LD_LIBRARY_PATH", common::library_dir())
+                .env("LD_LIBRARY_PATH", library_dir())
                 .env("FERRIBAND_DEVICES", "ferri_lo")
                 .env("FERRIBAND_WIRE", "roce"),
         );
@@ -256,7 +215,7 @@ fn hundreds_of_connections_stand_and_end() {
         let mut command = Command::new(&program);
         command
             .args(words)
-            .env("LD_LIBRARY_PATH", common::library_dir())
+            .env("LD_LIBRARY_PATH", library_dir())
             .env("FERRIBAND_DEVICES", "ferri0")
             .stdout(Stdio::null());
         command
@@ -292,14 +251,13 @@ fn a_request_after_the_other_side_disconnected() {
     }
     let program = compile("disconnected", &[]);
     for (device, wire) in [("ferri0", "direct"), ("ferri_lo", "roce")] {
-        if wire == "roce" && !common::port_is_to_be_had() {
+        if wire == "roce" && !port_is_to_be_had() {
             return;
         }
-        let state = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("disconnected-{device}-{}", std::process::id()));
+        let state = place!().out(&format!("disconnected-{device}-{}", std::process::id()));
         must_succeed(
             Command::new(&program)
-                .env("LD_LIBRARY_PATH", common::library_dir())
+                .env("LD_LIBRARY_PATH", library_dir())
                 .env("FERRIBAND_DEVICES", device)
                 .env("FERRIBAND_WIRE", wire)
                 .env("XDG_STATE_HOME", &state),
@@ -370,13 +328,10 @@ fn a_foreign_libibverbs_is_no_device_and_is_told_once() {
         return;
     }
     let program = compile("foreign", &[]);
-    let alone = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rdmacm-alone");
+    let alone = place!().out("rdmacm-alone");
     std::fs::create_dir_all(&alone).expect("a directory for one library");
-    std::fs::copy(
-        common::library_dir().join("librdmacm.so.1"),
-        alone.join("librdmacm.so.1"),
-    )
-    .expect("copying the library");
+    std::fs::copy(library("librdmacm.so.1"), alone.join("librdmacm.so.1"))
+        .expect("copying the library");
     let output = finish(Command::new(program).env("LD_LIBRARY_PATH", alone));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);

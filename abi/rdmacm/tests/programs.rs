@@ -2,8 +2,7 @@
 //!
 //! Where they are missing (Debian: rdmacm-utils) each test says so and passes without having tested.
 
-mod common;
-
+use ferriband_testkit::{library_dir, port_is_to_be_had};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -60,7 +59,7 @@ fn start(wire: Wire, words: &[&str]) -> Child {
     };
     Command::new(words[0])
         .args(&words[1..])
-        .env("LD_LIBRARY_PATH", common::library_dir())
+        .env("LD_LIBRARY_PATH", library_dir())
         .env("FERRIBAND_DEVICES", devices)
         .env("FERRIBAND_WIRE", way)
         .stdout(Stdio::piped())
@@ -124,7 +123,7 @@ fn wait_until_it_sleeps(server: &Child) {
 
 /// Runs a server and a client. Nothing tells when a server listens, so a client that was refused right away tries again.
 fn meet(wire: Wire, end: End, server: &[&str], client: &[&str]) {
-    if !is_installed(server[0]) || wire != Wire::Direct && !common::port_is_to_be_had() {
+    if !is_installed(server[0]) || wire != Wire::Direct && !port_is_to_be_had() {
         return;
     }
     let mut serving = start(wire, server);
@@ -296,7 +295,7 @@ fn programs_find_each_other_by_gid() {
 fn native_gid() -> Option<String> {
     let listed = Command::new("ibv_devinfo")
         .args(["-v", "-d", "ferri0"])
-        .env("LD_LIBRARY_PATH", common::library_dir())
+        .env("LD_LIBRARY_PATH", library_dir())
         .output()
         .ok()?;
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();

@@ -1,15 +1,14 @@
 //! The exported symbols and their version nodes are exactly those of the table of rdma-core's releases.
 
-mod common;
 #[path = "../../verbs/tests/common/exported.rs"]
 mod exported;
 
+use exported::{exports_what_is_listed, readelf};
+use ferriband_testkit::library_dir;
 use std::path::PathBuf;
 
-use exported::{exports_what_is_listed, readelf};
-
 fn library() -> PathBuf {
-    common::library_dir().join("librdmacm.so.1")
+    ferriband_testkit::library("librdmacm.so.1")
 }
 
 #[test]
@@ -28,7 +27,7 @@ fn the_library_names_itself_and_stays_mapped() {
         dynamic.contains("NODELETE"),
         "its table of devices outlives dlclose:\n{dynamic}"
     );
-    let link = common::library_dir().join("librdmacm.so");
+    let link = library_dir().join("librdmacm.so");
     let target = std::fs::read_link(link).expect("the unversioned name is a link");
     assert_eq!(target.to_str(), Some("librdmacm.so.1"));
 }

@@ -1,28 +1,16 @@
 //! Programs that look at files or ask the kernel about devices, under the preloaded library: C programs that try each function, and what people
 //! use in a shell.
 
+use ferriband_testkit::{Cc, place};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 const LIST: &str = include_str!("../link/symbols.txt");
 
-/// The library, freshly built by `cargo xtask libs`.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let output = Command::new(env!("CARGO"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
-            .output()
-            .expect("cargo runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-        let paths = String::from_utf8(output.stdout).expect("paths");
-        let path = paths.lines().find(|path| path.ends_with("_sysfs.so"));
-        PathBuf::from(path.expect("the library is one of them"))
-    })
+/// The library, freshly built.
+fn library() -> PathBuf {
+    ferriband_testkit::library("libferriband_sysfs.so")
 }
 
 /// What a program prints and says, and whether it succeeded.
@@ -49,16 +37,9 @@ fn prints(program: &str, arguments: &[&str], expected: &str) {
 
 /// Compiles a program of `tests/c`, which prints nothing if all is well.
 fn prints_nothing(name: &str) {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sysfs-{name}"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
-    let status = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2"])
-        .args(["-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
-        .arg(&program)
-        .arg(source)
-        .status()
-        .expect("a C compiler, which linking Rust needs anyway");
-    assert!(status.success());
+    let program = Cc::new(place!(), name, &format!("sysfs-{name}"))
+        .options(["-O2", "-D_FORTIFY_SOURCE=2", "-pthread"])
+        .compile();
     prints(program.to_str().expect("our names are text"), &[], "");
 }
 

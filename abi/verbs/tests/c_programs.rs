@@ -2,37 +2,12 @@
 //!
 //! Where the headers are missing (Debian: libibverbs-dev) each test says so and passes without having tested.
 
-mod common;
-
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use ferriband_testkit::{Cc, finish, has_header, library_dir, place};
+use std::process::Command;
+use std::time::Duration;
 
 /// No program here takes more than a second or two; a hang is a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/c")
-        .join(format!("{name}.c"))
-}
-
-fn has_headers() -> bool {
-    Command::new("cc")
-        .args([
-            "-E",
-            "-include",
-            "infiniband/verbs.h",
-            "-x",
-            "c",
-            "/dev/null",
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .expect("a C compiler, which linking Rust needs anyway")
-        .success()
-}
 
 /// Compiles a program of `tests/c` and runs it with our library in front of the system's.
 fn run(name: &str) {
@@ -41,48 +16,19 @@ fn run(name: &str) {
 
 /// As [`run`], with what goes from process to process on a wire: "packets", or "" for shared memory.
 fn run_on(name: &str, wire: &str) {
-    if !has_headers() {
-        eprintln!("skipped: infiniband/verbs.h is not installed (apt install libibverbs-dev)");
+    if !has_header("infiniband/verbs.h", "libibverbs-dev") {
         return;
     }
-    let library = common::library_dir();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("verbs-{name}{wire}"));
-    let status = Command::new("cc")
-        .args([
-            "-std=gnu11",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-O1",
-            "-g",
-            "-o",
-        ])
-        .arg(&program)
-        .arg(source(name))
-        .arg("-L")
-        .arg(library)
-        .args(["-libverbs", "-lpthread", "-ldl"])
-        .status()
-        .expect("cc runs");
-    assert!(status.success(), "compiling {name}.c: {status}");
-
-    let mut child = Command::new(&program)
-        .env("LD_LIBRARY_PATH", library)
-        .env("FERRIBAND_WIRE", wire)
-        .spawn()
-        .expect("the program starts");
-    let end = Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("waiting for our child") {
-            break status;
-        }
-        if Instant::now() > end {
-            child.kill().expect("killing our child");
-            child.wait().expect("waiting for our child");
-            panic!("{name} did not end within {PATIENCE:?}");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let program = Cc::new(place!(), name, &format!("verbs-{name}{wire}"))
+        .options(["-O1", "-g"])
+        .on_libraries()
+        .links(["-libverbs", "-lpthread", "-ldl"])
+        .compile();
+    let mut command = Command::new(program);
+    command
+        .env("LD_LIBRARY_PATH", library_dir())
+        .env("FERRIBAND_WIRE", wire);
+    let status = finish(&mut command, PATIENCE).status;
     assert!(
         status.success(),
         "{name}: {status}; what failed stands above"

@@ -1,15 +1,14 @@
 //! The exported symbols and their version nodes are exactly those of the table of rdma-core's releases.
 
-mod common;
 #[path = "common/exported.rs"]
 mod exported;
 
+use exported::{exports_what_is_listed, readelf};
+use ferriband_testkit::library_dir;
 use std::path::PathBuf;
 
-use exported::{exports_what_is_listed, readelf};
-
 fn library() -> PathBuf {
-    common::library_dir().join("libibverbs.so.1")
+    ferriband_testkit::library("libibverbs.so.1")
 }
 
 #[test]
@@ -28,7 +27,7 @@ fn the_library_names_itself_and_stays_mapped() {
         dynamic.contains("NODELETE"),
         "the progress thread outlives dlclose:\n{dynamic}"
     );
-    let link = common::library_dir().join("libibverbs.so");
+    let link = library_dir().join("libibverbs.so");
     let target = std::fs::read_link(link).expect("the unversioned name is a link");
     assert_eq!(target.to_str(), Some("libibverbs.so.1"));
 }

@@ -1,7 +1,6 @@
 //! The connection manager of Ferriband's own library: connections within this process and with
 //! another, on the addresses of this host.
 
-mod common;
 #[path = "common/connection.rs"]
 mod connection;
 
@@ -10,6 +9,7 @@ use ferriband_ibv::{
     ACCEPT_ROOM, Choice, Cm, CmChannel, CmError, CmEventKind, CmId, CmOption, ConnectParams,
     ErrorKind, EventKind, Gid, PortSpace, QpState, RejectReason, Verbs, WcStatus, leaked,
 };
+use ferriband_testkit::library_dir;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -479,7 +479,7 @@ fn child_of_the_test_of_the_systems_manager() {
 
 #[test]
 fn the_systems_manager_goes_with_the_systems_verbs() {
-    let ours = common::library_dir().to_str().expect("text");
+    let ours = library_dir().to_str().expect("text");
     let said = in_a_child(
         "child_of_the_test_of_the_systems_manager",
         &[("FERRIBAND_VERBS", "system"), ("LD_LIBRARY_PATH", ours)],

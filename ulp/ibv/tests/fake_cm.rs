@@ -8,11 +8,11 @@ use ferriband_ibv::{
     ErrorKind, EventKind, LoadError, Pd, PortSpace, Qp, QpInit, QpType, RejectReason, Verbs,
     leaked,
 };
+use ferriband_testkit::{Cc, has_header, place};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ struct Fake {
 /// A directory with a fake library of verbs and a fake connection manager that is linked to it, or
 /// to `other`'s.
 fn build(name: &str, defined: &[&str], other: Option<&Path>) -> Option<PathBuf> {
-    if !common::has_header("rdma/rdma_cma.h", "librdmacm-dev") {
+    if !has_header("rdma/rdma_cma.h", "librdmacm-dev") {
         return None;
     }
     let verbs = common::fake(name, &[])?;
@@ -39,22 +39,13 @@ fn build(name: &str, defined: &[&str], other: Option<&Path>) -> Option<PathBuf> 
     std::fs::create_dir_all(&directory).expect("a directory");
     let beside = directory.join("libibverbs.so.1");
     std::fs::copy(verbs, &beside).expect("a copy");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/fake_rdmacm.c");
-    let status = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1"])
-        .args(["-shared", "-fPIC"])
-        .args(defined.iter().map(|name| format!("-D{name}")))
-        .arg(format!(
-            "-Wl,--version-script={}",
-            source.with_extension("map").display()
-        ))
-        .arg("-o")
-        .arg(directory.join("librdmacm.so.1"))
-        .arg(&source)
-        .arg(other.map_or(beside, |other| other.join("libibverbs.so.1")))
-        .status()
-        .expect("cc runs");
-    assert!(status.success(), "compiling fake_rdmacm.c: {status}");
+    let library = directory.join("librdmacm.so.1");
+    Cc::of(place!().source("fake_rdmacm.c"), library)
+        .options(["-O1"])
+        .options(defined.iter().map(|name| format!("-D{name}")))
+        .shared()
+        .links([other.map_or(beside, |other| other.join("libibverbs.so.1"))])
+        .compile();
     Some(directory)
 }
 

@@ -1,13 +1,12 @@
 //! The wrapper on Ferriband's own library: each service carries messages between queue pairs of this process, and RC between two.
 
-mod common;
-
 use ferriband_ibv::{
     Access, Ah, Choice, CompChannel, Context, Cq, Device, Element, EventKind, LinkLayer, Mr, Mtu,
     Pd, PortState, QKey, Qp, QpCaps, QpInit, QpState, QpType, Qpn, RKey, RecvWr, Region, Route,
     Rtr, Rts, SendFlags, SendWr, Srq, Subject, Verbs, Wc, WcFlags, WcOpcode, WcStatus, WrOpcode,
     XrcSrqInit, Xrcd, leaked,
 };
+use ferriband_testkit::{library, library_dir};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -27,7 +26,7 @@ fn verbs() -> &'static Verbs {
     VERBS.get_or_init(|| {
         let path = match std::env::var_os("IBV_TEST_LIBRARY") {
             Some(path) => path.into(),
-            None => common::library_dir().join("libibverbs.so.1"),
+            None => library("libibverbs.so.1"),
         };
         let verbs = Verbs::load(&Choice::File(path)).expect("our own library");
         assert!(verbs.is_ours());
@@ -558,7 +557,7 @@ fn child_of_the_test_of_the_choice() {
 
 #[test]
 fn the_systems_library_is_found_behind_ours() {
-    let ours = common::library_dir();
+    let ours = library_dir();
     let ask = |choice: &str| {
         let output = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "child_of_the_test_of_the_choice", "--nocapture"])

@@ -1,7 +1,6 @@
 //! The port space of the Sockets Direct Protocol by Ferriband's own library: Hello and HelloAck set
 //! a connection between two processes up, and a message crosses it.
 
-mod common;
 #[path = "common/connection.rs"]
 mod connection;
 
@@ -13,6 +12,7 @@ use ferriband_sdp_wire::{
     Addresses, Body, Capabilities, Flags, FlowControl, Hello, HelloAck, Message, MessageHeader,
     MessageSeq, RKey, Ring, Version,
 };
+use ferriband_testkit::port_is_to_be_had;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -188,7 +188,7 @@ fn two_processes_speak_sdp_on_shared_memory() {
 
 #[test]
 fn two_processes_speak_sdp_in_packets() {
-    if common::port_is_to_be_had() {
+    if port_is_to_be_had() {
         run_over("ferri_lo", "roce");
     }
 }

@@ -5,6 +5,7 @@ use ferriband_ibv::{
     Access, Choice, Cm, CmChannel, CmEvent, CmEventKind, CmId, Cq, Mr, Pd, PortSpace, Qp, QpInit,
     QpState, QpType, RecvWr, Region, SendFlags, SendWr, Verbs, Wc,
 };
+use ferriband_testkit::library;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ pub fn manager() -> &'static Cm {
     MANAGER.get_or_init(|| {
         let path = match std::env::var_os("IBV_TEST_LIBRARY") {
             Some(path) => path.into(),
-            None => crate::common::library_dir().join("libibverbs.so.1"),
+            None => library("libibverbs.so.1"),
         };
         let verbs = Verbs::load(&Choice::File(path)).expect("our own library");
         Cm::load(verbs).expect("the connection manager beside it")
