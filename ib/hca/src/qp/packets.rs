@@ -19,8 +19,7 @@ use ferriband_transport::{
 };
 use ferriband_wire::{Kind, Opcode, PKey, Packet, Psn, QKey, RKey};
 
-use self::pace::Pace;
-use self::tail::Tail;
+use self::wait::{Go, Wait};
 use super::*;
 use crate::device::address_of;
 use crate::incident;
@@ -32,7 +31,7 @@ mod owed;
 pub(crate) mod pace;
 mod post;
 mod report;
-mod tail;
+mod wait;
 
 /// Packets that one turn of a queue pair sends before others have theirs: four whole runs of 1,040 bytes each, the most that
 /// an interface of 1,500 bytes leaves.
@@ -49,11 +48,6 @@ static HOLD: PerProcess<HoldBudget> = PerProcess::new(|| HoldBudget::new(64 << 2
 const NOTIFY_NS: u64 = 50_000;
 /// Around a packet: ICRC, UDP and IPv4. A rate counts them.
 const BELOW_BYTES: usize = 4 + 8 + 20;
-/// A post so soon after an acknowledgement would have carried it.
-const REPLY_NS: u64 = 20_000;
-/// Replies in a row after which acknowledgements wait for the next.
-const TRUSTED_REPLIES: u8 = 2;
-const MOST_REPLIES: u8 = 8;
 
 /// Why packets are let go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,53 +82,18 @@ pub(crate) struct PacketSide {
     /// A packet came that a switch had marked; when the peer was last told of such.
     marked: bool,
     notified_at: u64,
-    /// An acknowledgement waits for a request to travel with.
-    owes: bool,
-    /// When the last one went alone.
-    acknowledged_at: u64,
-    /// How often in a row a request followed an acknowledgement at once.
-    replies: u8,
     /// More came than requests since the last turn: this side's own may move.
     stirred: bool,
-    /// The peer takes what comes together together, so an acknowledgement may travel behind a request: see [`Qp::packets_in`].
-    together: bool,
     /// Packets from somebody else than the peer; notices of congestion, received and sent; packets that had met it.
     oddities: Oddities,
     /// What the port's counters have of this queue pair's.
     published: report::Counts,
-    pace: Pace,
-    /// The end of a long message may wait for the next message.
-    tail: Tail,
-    /// When packets may go on that its limit held back.
-    held_until: Option<u64>,
+    /// When packets wait, and for what.
+    wait: Wait,
     scratch: Vec<Sge>,
     sums: Vec<u32>,
     told: Vec<(CompletionTarget, Completion, u64)>,
     places: post::Places,
-}
-
-impl PacketSide {
-    /// True if an acknowledgement that is due now shall wait for the program's reply: a datagram of its own costs as much as the
-    /// reply. Only while the program polls, comes back, and has replied at once before.
-    fn keeps_back(&mut self, why: Turn, now: Instant) -> bool {
-        let due = self.machine.answer_due() == AnswerDue::Ack;
-        match why {
-            Turn::Posted => {
-                let at_once = self.owes || now.0 - self.acknowledged_at < REPLY_NS;
-                if at_once {
-                    self.replies = (self.replies + 1).min(MOST_REPLIES);
-                }
-                false
-            }
-            Turn::Polled if due && self.replies >= TRUSTED_REPLIES => true,
-            Turn::Polled | Turn::Due => {
-                if due {
-                    self.acknowledged_at = now.0;
-                }
-                false
-            }
-        }
-    }
 }
 
 /// Takes the machine's completions, each with the number of sends that are over with it.
@@ -142,6 +101,52 @@ fn gather(machine: &mut QueuePair, told: &mut Vec<(CompletionTarget, Completion,
     while let Some((target, completion)) = machine.poll_completion() {
         told.push((target, completion, machine.sends().0));
     }
+}
+
+/// A packet of those that may go now, in the run's room, and whether it is a request.
+#[inline]
+fn offered(
+    machine: &mut QueuePair,
+    go: Go,
+    now: Instant,
+    env: &mut PacketEnv<'_>,
+    run: &mut Run,
+) -> Option<(Transmit, bool)> {
+    if let Go::Request { .. } = go
+        && let Some(request) = machine.poll_request(now, env, run.room())
+    {
+        return Some((request, true));
+    }
+    let or_acknowledgement = Go::Request {
+        or_acknowledgement: true,
+    };
+    if go != or_acknowledgement && !matches!(go, Go::Answer | Go::Acknowledgement) {
+        return None;
+    }
+    let len = machine.poll_answer(env, run.room())?;
+    let answer = Transmit {
+        len,
+        path: Path::Connected,
+        urgent: false,
+    };
+    Some((answer, false))
+}
+
+/// Middle packets that follow a request which was just pushed, `most` of them at the most; their number.
+fn push_middles(
+    machine: &mut QueuePair,
+    path: &mut TxPath,
+    most: usize,
+    now: Instant,
+    env: &mut PacketEnv<'_>,
+    run: &mut Run,
+) -> usize {
+    env.sums.clear();
+    let alike = run
+        .places(most)
+        .map_or(0, |places| machine.poll_middles(now, env, places));
+    run.push_alike(path, alike as usize, env.sums);
+    alike as usize
 }
 
 /// A queue pair that takes packets from one source.
@@ -168,7 +173,7 @@ impl Incoming<'_> {
     pub(crate) fn is_settled(&self) -> bool {
         let side = &*self.side;
         !side.stirred
-            && !side.owes
+            && !side.wait.keeps_acknowledgement()
             && !side.marked
             && side.told.is_empty()
             && side.machine.is_quiet()
@@ -286,14 +291,8 @@ impl Qp {
             sources: [None; 2],
             marked: false,
             notified_at: 0,
-            owes: false,
-            acknowledged_at: 0,
-            replies: 0,
             stirred: false,
-            together: false,
-            pace: Pace::default(),
-            tail: Tail::default(),
-            held_until: None,
+            wait: Wait::default(),
             oddities: Oddities::default(),
             published: report::Counts::default(),
             scratch: Vec::with_capacity(limits::MAX_SGE as usize),
@@ -395,7 +394,7 @@ impl Qp {
         if mask.contains(QpAttrMask::ALT_PATH) && new.alt_av.is_global {
             side.sources[1] = Some(address_of(&new.alt_av.dgid));
         }
-        if side.owes || side.tail.waits() {
+        if side.wait.keeps_any() {
             // what was taken is acknowledged, and what was posted sent, before the queue pair stops: nobody would after it
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         }
@@ -417,7 +416,7 @@ impl Qp {
             code => pace::static_rate_kbps(code, device.port().speed_mbps),
         };
         let own = u64::from(self.rate_kbps.load(Ordering::Acquire));
-        side.pace.set(
+        side.wait.pace.set(
             pace::least(own, path).unwrap_or(0),
             device.info.settings.rate_kbps.unwrap_or(0),
         );
@@ -468,7 +467,9 @@ impl Qp {
             return;
         };
         let stranger = !self.is_datagram() && !side.sources.contains(&Some(source));
-        side.together |= together && !stranger;
+        if together && !stranger {
+            side.wait.may_go_together();
+        }
         run(&mut Incoming {
             stranger,
             lost: None,
@@ -494,7 +495,7 @@ impl Qp {
             Turn::Due
         };
         self.turn(engine, side, why, catch);
-        side.owes
+        side.wait.keeps_acknowledgement()
     }
 
     /// The timer, or work that was left.
@@ -532,10 +533,10 @@ impl Qp {
         }
         // whoever hears of a failure by the packets that follow finds this side's state changed
         let failed = self.follow_state(engine, side);
-        let keeps = side.keeps_back(why, now);
-        let sent = tx::with_run(|run| self.transmit(engine, side, now, (why, keeps), run));
-        side.owes = keeps;
-        let waits = side.tail.waits();
+        let due = side.machine.answer_due() == AnswerDue::Ack;
+        side.wait.begin(why, due, now.0);
+        let sent = tx::with_run(|run| self.transmit(engine, side, now, run));
+        let waits = side.wait.keeps_end();
         if waits {
             engine.keep_tail(self, why == Turn::Posted);
         }
@@ -557,7 +558,7 @@ impl Qp {
             }
         }
         let timeout = side.machine.poll_timeout().map(|Instant(at)| at);
-        let due = timeout.into_iter().chain(side.held_until).min();
+        let due = timeout.into_iter().chain(side.wait.until()).min();
         if let Some(at) = due
             && at < self.armed_at.load(Ordering::Acquire)
         {
@@ -567,13 +568,12 @@ impl Qp {
         moved
     }
 
-    /// Packets out, at most a turn's: all that may go, or all but the end of a message that waits for the next.
+    /// Packets out, at most a turn's: all that do not wait.
     fn transmit(
         &self,
         engine: &Engine,
         side: &mut PacketSide,
         now: Instant,
-        (why, keeps): (Turn, bool),
         run: &mut Run,
     ) -> usize {
         let PacketSide {
@@ -582,10 +582,7 @@ impl Qp {
             datagram,
             scratch,
             sums,
-            pace,
-            tail,
-            held_until,
-            together: company,
+            wait,
             ..
         } = side;
         let mut env = PacketEnv {
@@ -596,113 +593,91 @@ impl Qp {
             sums,
         };
         let limit = &self.ctx.device.pace;
-        *held_until = None;
         let flies = machine.has_unacknowledged();
         let together = machine.run_packets() as usize;
         let (mut count, mut answers) = (0, true);
-        // whether the end of the last message waits, once that is known
-        let mut waits = match why {
-            Turn::Posted => None,
-            Turn::Polled => Some(tail.waits()),
-            Turn::Due => Some(false),
-        };
-        tail.set(false);
         loop {
-            if waits != Some(false)
-                && pace.is_off()
+            if wait.may_keep_end()
                 && run.is_whole()
                 // as much again had better go at once
                 && let Some(bytes) = machine.end_of_last(run.most_packets().min(together as u32) / 2)
             {
-                let waits =
-                    *waits.get_or_insert_with(|| tail.expects(bytes, now.0, engine.looks(), flies));
-                tail.set(waits);
+                wait.end_is_next(bytes, now.0, engine.looks(), flies);
             }
             if count >= TURN_PACKETS {
                 break;
             }
-            // requests first, if the peer lets them: an acknowledgement, which is shorter, ends a run of packets of one size
-            let urgent = answers
-                && match machine.answer_due() {
-                    AnswerDue::More => true,
-                    AnswerDue::Ack => !*company && !keeps,
-                    AnswerDue::None => false,
-                };
-            *held_until = pace.wait(limit, now.0);
-            if held_until.is_some() && urgent {
-                // responses of a READ are data, too; an acknowledgement goes at any time
-                break;
-            }
-            let request = match urgent || held_until.is_some() || tail.waits() {
-                true => None,
-                false => machine.poll_request(now, &mut env, run.room()),
+            let due = match answers {
+                true => machine.answer_due(),
+                false => AnswerDue::None,
             };
-            let packet = match request {
-                Some(packet) => packet,
-                None if keeps => break,
-                None => match machine.poll_answer(&mut env, run.room()) {
-                    Some(len) => Transmit {
-                        len,
-                        path: Path::Connected,
-                        urgent: false,
-                    },
-                    None if urgent => {
-                        answers = false;
-                        continue;
-                    }
-                    None => break,
-                },
+            let go = wait.next(due, limit, now.0);
+            let (packet, is_request) = match offered(machine, go, now, &mut env, run) {
+                Some(offered) => offered,
+                None if go == Go::Answer => {
+                    answers = false;
+                    continue;
+                }
+                None => break,
             };
             count += 1;
             let length = packet.len + BELOW_BYTES;
-            match packet.path {
-                Path::Connected => {
-                    pace.charge(limit, now.0, length, 0);
-                    if let Some(path) = path {
-                        run.push(path, packet.len);
-                        if request.is_some() && !packet.urgent && pace.is_off() {
-                            // the rest of a long message is more of the same
-                            let most = together.saturating_sub(run.gathered());
-                            env.sums.clear();
-                            let alike = run
-                                .places(most.min(TURN_PACKETS - count))
-                                .map_or(0, |places| machine.poll_middles(now, &mut env, places));
-                            run.push_alike(path, alike as usize, env.sums);
-                            count += alike as usize;
-                        }
-                        if packet.urgent || run.gathered() >= together {
-                            run.flush(path);
-                        }
-                    }
+            if packet.path == Path::Datagram {
+                if let Some(to) = machine.datagram() {
+                    wait.pace
+                        .charge(limit, now.0, length, self.rate_of_path(to));
+                    self.push_datagram(engine, datagram, to, packet.len, run);
                 }
-                Path::Datagram => {
-                    let Some(to) = machine.datagram() else {
-                        continue;
-                    };
-                    let rate = match to.av.static_rate {
-                        0 => 0,
-                        code => pace::static_rate_kbps(code, self.ctx.device.port().speed_mbps),
-                    };
-                    pace.charge(limit, now.0, length, rate);
-                    let same = datagram
-                        .as_ref()
-                        .is_some_and(|(av, qpn, _)| *av == to.av && *qpn == to.qpn.0);
-                    if !same {
-                        *datagram = self
-                            .datagram_path(engine, to)
-                            .map(|path| (to.av, to.qpn.0, path));
-                    }
-                    if let Some((_, _, path)) = datagram {
-                        run.push(path, packet.len);
-                        run.flush(path);
-                    }
-                }
+                continue;
+            }
+            wait.pace.charge(limit, now.0, length, 0);
+            let Some(path) = path else { continue };
+            run.push(path, packet.len);
+            if is_request && !packet.urgent && wait.pace.is_off() {
+                // the rest of a long message is more of the same
+                let most = together.saturating_sub(run.gathered());
+                let most = most.min(TURN_PACKETS - count);
+                count += push_middles(machine, path, most, now, &mut env, run);
+            }
+            if packet.urgent || run.gathered() >= together {
+                run.flush(path);
             }
         }
         if let Some(path) = path {
             run.flush(path);
         }
         count
+    }
+
+    /// The limit that a datagram's path sets, in kbit/s; 0 for none.
+    fn rate_of_path(&self, to: &Datagram) -> u64 {
+        match to.av.static_rate {
+            0 => 0,
+            code => pace::static_rate_kbps(code, self.ctx.device.port().speed_mbps),
+        }
+    }
+
+    /// A datagram of `len` bytes, in the run's room, goes by its own path, which is kept in `last`.
+    fn push_datagram(
+        &self,
+        engine: &Engine,
+        last: &mut Option<(AddressVector, u32, TxPath)>,
+        to: &Datagram,
+        len: usize,
+        run: &mut Run,
+    ) {
+        let same = last
+            .as_ref()
+            .is_some_and(|(av, qpn, _)| *av == to.av && *qpn == to.qpn.0);
+        if !same {
+            *last = self
+                .datagram_path(engine, to)
+                .map(|path| (to.av, to.qpn.0, path));
+        }
+        if let Some((_, _, path)) = last {
+            run.push(path, len);
+            run.flush(path);
+        }
     }
 
     /// Tells the peer that its packets meet congestion (annex A17), not too often.

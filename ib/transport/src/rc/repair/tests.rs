@@ -294,7 +294,7 @@ fn the_fourth_neighbour_in_a_row_is_a_run_and_everything_goes_again() {
     let mut repair = filling();
     for (at, step) in (4..7).zip(0..) {
         assert_eq!(lacks(&mut repair, at, 1000 * step), OnGap::Fill);
-        drain(&mut repair, 1000 * step);
+        assert_eq!(drain(&mut repair, 1000 * step), [Again::Oldest]);
         repair.progress();
     }
     assert_eq!(lacks(&mut repair, 7, 9000), OnGap::GoBack);
