@@ -8,34 +8,31 @@ use std::sync::atomic::Ordering;
 
 use ferriband_fork::PerProcess;
 use ferriband_memory::host::BlockKind;
-use ferriband_transport::Drop as Lost;
-use ferriband_transport::direct::layout::KeyEntry;
 use ferriband_transport::env::BindWindow;
 use ferriband_transport::qp_state::QpLimits;
 use ferriband_transport::types::Instant;
 use ferriband_transport::{
-    AnswerDue, CompletionTarget, Datagram, HoldBudget, PacketMeta, Path, Payload, QpConfig,
-    QpCounters, QpEvent, QueuePair, SendWr, Transmit, Tuning,
+    AnswerDue, CompletionTarget, Datagram, HoldBudget, Payload, QpConfig, QpCounters, QpEvent,
+    QueuePair, SendWr, Tuning,
 };
-use ferriband_wire::{Kind, Opcode, PKey, Packet, Psn, QKey, RKey};
+use ferriband_wire::{Packet, QKey, RKey};
 
-use self::wait::{Go, Wait};
+pub(crate) use self::incoming::Incoming;
+use self::transmit::TURN_PACKETS;
+use self::wait::Wait;
 use super::*;
 use crate::device::address_of;
 use crate::incident;
 use crate::roce::Roce;
-use crate::roce::env::PacketEnv;
-use crate::roce::tx::{self, Run, Spread, TxPath};
+use crate::roce::tx::{self, Spread, TxPath};
 
+mod incoming;
 mod owed;
 pub(crate) mod pace;
 mod post;
 mod report;
+mod transmit;
 mod wait;
-
-/// Packets that one turn of a queue pair sends before others have theirs: four whole runs of 1,040 bytes each, the most that
-/// an interface of 1,500 bytes leaves.
-const TURN_PACKETS: usize = 4 * 62;
 
 /// No try waits less for its answer, whatever was asked for. A peer in software has to get a processor to answer: on one that is
 /// busy it waits for several time slices, tens of milliseconds, and is as alive as ever. Losses do not wait for this timer.
@@ -43,11 +40,6 @@ const TIMEOUT_FLOOR_NS: u64 = 100_000_000;
 
 /// What all queue pairs of a process may keep behind gaps: a few dozen windows.
 static HOLD: PerProcess<HoldBudget> = PerProcess::new(|| HoldBudget::new(64 << 20));
-
-/// Between two notices of congestion to one peer: DCQCN's 50 us.
-const NOTIFY_NS: u64 = 50_000;
-/// Around a packet: ICRC, UDP and IPv4. A rate counts them.
-const BELOW_BYTES: usize = 4 + 8 + 20;
 
 /// Why packets are let go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,163 +92,6 @@ pub(crate) struct PacketSide {
 fn gather(machine: &mut QueuePair, told: &mut Vec<(CompletionTarget, Completion, u64)>) {
     while let Some((target, completion)) = machine.poll_completion() {
         told.push((target, completion, machine.sends().0));
-    }
-}
-
-/// A packet of those that may go now, in the run's room, and whether it is a request.
-#[inline]
-fn offered(
-    machine: &mut QueuePair,
-    go: Go,
-    now: Instant,
-    env: &mut PacketEnv<'_>,
-    run: &mut Run,
-) -> Option<(Transmit, bool)> {
-    if let Go::Request { .. } = go
-        && let Some(request) = machine.poll_request(now, env, run.room())
-    {
-        return Some((request, true));
-    }
-    let or_acknowledgement = Go::Request {
-        or_acknowledgement: true,
-    };
-    if go != or_acknowledgement && !matches!(go, Go::Answer | Go::Acknowledgement) {
-        return None;
-    }
-    let len = machine.poll_answer(env, run.room())?;
-    let answer = Transmit {
-        len,
-        path: Path::Connected,
-        urgent: false,
-    };
-    Some((answer, false))
-}
-
-/// Middle packets that follow a request which was just pushed, `most` of them at the most; their number.
-fn push_middles(
-    machine: &mut QueuePair,
-    path: &mut TxPath,
-    most: usize,
-    now: Instant,
-    env: &mut PacketEnv<'_>,
-    run: &mut Run,
-) -> usize {
-    env.sums.clear();
-    let alike = run
-        .places(most)
-        .map_or(0, |places| machine.poll_middles(now, env, places));
-    run.push_alike(path, alike as usize, env.sums);
-    alike as usize
-}
-
-/// A queue pair that takes packets from one source.
-pub(crate) struct Incoming<'a> {
-    qp: &'a Arc<Qp>,
-    engine: &'a Engine,
-    now: Instant,
-    side: &'a mut PacketSide,
-    /// The region that the last WRITE went to.
-    region: Option<KeyEntry>,
-    /// The source is not the queue pair's peer.
-    stranger: bool,
-    /// Why the last packet was not taken, if the machine said so.
-    pub(crate) lost: Option<Lost>,
-}
-
-impl Incoming<'_> {
-    /// The peer waits for more than an acknowledgement.
-    pub(crate) fn owes_more(&self) -> bool {
-        self.side.machine.answer_due() == AnswerDue::More
-    }
-
-    /// What came has left nothing to tell, to answer or to send: [`Qp::turn_packets`] need not be called.
-    pub(crate) fn is_settled(&self) -> bool {
-        let side = &*self.side;
-        !side.stirred
-            && !side.wait.keeps_acknowledgement()
-            && !side.marked
-            && side.told.is_empty()
-            && side.machine.is_quiet()
-            && side.machine.state() == self.qp.state_now()
-            && self.qp.target.is_none()
-    }
-
-    /// A packet of this opcode, its ICRC checked, that has come right after one that was taken and is like it but for its PSN, AckReq (`numbers`) and payload: a
-    /// middle packet of a SEND or WRITE. False if it has to be looked at as any other.
-    pub(crate) fn take_alike(
-        &mut self,
-        opcode: Opcode,
-        numbers: (Psn, bool),
-        payload: &[u8],
-    ) -> bool {
-        let PacketSide {
-            machine,
-            scratch,
-            sums,
-            ..
-        } = &mut *self.side;
-        let mut env = PacketEnv {
-            engine: self.engine,
-            qp: self.qp,
-            scratch,
-            region: &mut self.region,
-            sums,
-        };
-        machine.take_alike(self.now, &mut env, opcode, numbers, payload)
-    }
-
-    /// A packet, its ICRC checked; `marked` if a switch found congestion on its way. False if
-    /// it changes nothing.
-    pub(crate) fn take(
-        &mut self,
-        marked: bool,
-        meta: &PacketMeta<'_>,
-        packet: &Packet<'_>,
-    ) -> bool {
-        if self.stranger {
-            self.side.oddities.strangers += 1;
-            return false;
-        }
-        if let Some(target) = &self.qp.target
-            && !self.qp.enter_domain(self.engine, self.side, target, packet)
-        {
-            return false;
-        }
-        self.side.stirred |= packet.opcode().kind() != Kind::Request;
-        if packet.opcode() == Opcode::Cnp {
-            self.side.oddities.notices_in += 1;
-            self.side.machine.congested(self.now);
-            return true;
-        }
-        self.side.marked |= marked;
-        self.side.oddities.marked += u64::from(marked);
-        let PacketSide {
-            machine,
-            scratch,
-            sums,
-            told,
-            ..
-        } = &mut *self.side;
-        let mut env = PacketEnv {
-            engine: self.engine,
-            qp: self.qp,
-            scratch,
-            region: &mut self.region,
-            sums,
-        };
-        // what it drops it counts
-        let taken = machine.handle_packet(self.now, &mut env, meta, packet);
-        self.lost = taken.err();
-        let taken = taken.is_ok();
-        if taken && packet.opcode().is_unseen() {
-            self.engine.note_unseen();
-        }
-        loop {
-            gather(machine, told);
-            if !machine.catch_up(&mut env) {
-                return taken;
-            }
-        }
     }
 }
 
@@ -566,146 +401,6 @@ impl Qp {
             engine.set_timer(self, at);
         }
         moved
-    }
-
-    /// Packets out, at most a turn's: all that do not wait.
-    fn transmit(
-        &self,
-        engine: &Engine,
-        side: &mut PacketSide,
-        now: Instant,
-        run: &mut Run,
-    ) -> usize {
-        let PacketSide {
-            machine,
-            path,
-            datagram,
-            scratch,
-            sums,
-            wait,
-            ..
-        } = side;
-        let mut env = PacketEnv {
-            engine,
-            qp: self,
-            scratch,
-            region: &mut None,
-            sums,
-        };
-        let limit = &self.ctx.device.pace;
-        let flies = machine.has_unacknowledged();
-        let together = machine.run_packets() as usize;
-        let (mut count, mut answers) = (0, true);
-        loop {
-            if wait.may_keep_end()
-                && run.is_whole()
-                // as much again had better go at once
-                && let Some(bytes) = machine.end_of_last(run.most_packets().min(together as u32) / 2)
-            {
-                wait.end_is_next(bytes, now.0, engine.looks(), flies);
-            }
-            if count >= TURN_PACKETS {
-                break;
-            }
-            let due = match answers {
-                true => machine.answer_due(),
-                false => AnswerDue::None,
-            };
-            let go = wait.next(due, limit, now.0);
-            let (packet, is_request) = match offered(machine, go, now, &mut env, run) {
-                Some(offered) => offered,
-                None if go == Go::Answer => {
-                    answers = false;
-                    continue;
-                }
-                None => break,
-            };
-            count += 1;
-            let length = packet.len + BELOW_BYTES;
-            if packet.path == Path::Datagram {
-                if let Some(to) = machine.datagram() {
-                    wait.pace
-                        .charge(limit, now.0, length, self.rate_of_path(to));
-                    self.push_datagram(engine, datagram, to, packet.len, run);
-                }
-                continue;
-            }
-            wait.pace.charge(limit, now.0, length, 0);
-            let Some(path) = path else { continue };
-            run.push(path, packet.len);
-            if is_request && !packet.urgent && wait.pace.is_off() {
-                // the rest of a long message is more of the same
-                let most = together.saturating_sub(run.gathered());
-                let most = most.min(TURN_PACKETS - count);
-                count += push_middles(machine, path, most, now, &mut env, run);
-            }
-            if packet.urgent || run.gathered() >= together {
-                run.flush(path);
-            }
-        }
-        if let Some(path) = path {
-            run.flush(path);
-        }
-        count
-    }
-
-    /// The limit that a datagram's path sets, in kbit/s; 0 for none.
-    fn rate_of_path(&self, to: &Datagram) -> u64 {
-        match to.av.static_rate {
-            0 => 0,
-            code => pace::static_rate_kbps(code, self.ctx.device.port().speed_mbps),
-        }
-    }
-
-    /// A datagram of `len` bytes, in the run's room, goes by its own path, which is kept in `last`.
-    fn push_datagram(
-        &self,
-        engine: &Engine,
-        last: &mut Option<(AddressVector, u32, TxPath)>,
-        to: &Datagram,
-        len: usize,
-        run: &mut Run,
-    ) {
-        let same = last
-            .as_ref()
-            .is_some_and(|(av, qpn, _)| *av == to.av && *qpn == to.qpn.0);
-        if !same {
-            *last = self
-                .datagram_path(engine, to)
-                .map(|path| (to.av, to.qpn.0, path));
-        }
-        if let Some((_, _, path)) = last {
-            run.push(path, len);
-            run.flush(path);
-        }
-    }
-
-    /// Tells the peer that its packets meet congestion (annex A17), not too often.
-    #[cold]
-    fn notify(&self, side: &mut PacketSide, now: Instant) {
-        side.marked = false;
-        let Some(path) = side
-            .path
-            .as_ref()
-            .filter(|_| now.0 - side.notified_at >= NOTIFY_NS)
-        else {
-            return;
-        };
-        side.notified_at = now.0;
-        side.oddities.notices_out += 1;
-        let notice = Packet::cnp(side.machine.query().dest_qpn, PKey(limits::DEFAULT_PKEY));
-        tx::with_run(|run| {
-            if let Ok(len) = notice.emit(run.room()) {
-                run.push(path, len);
-                run.flush(path);
-            }
-        });
-    }
-
-    fn datagram_path(&self, engine: &Engine, to: &Datagram) -> Option<TxPath> {
-        let roce = engine.opened_roce()?;
-        let numbers = (self.qpn, to.qpn.0);
-        TxPath::resolve(&self.ctx.device, &roce.ports, &to.av, numbers, Spread::Many).ok()
     }
 
     /// Completions to their queues: those of sends first, so that nobody hears of a reply before its own send has completed.
