@@ -8,35 +8,31 @@ use std::sync::atomic::Ordering;
 
 use ferriband_fork::PerProcess;
 use ferriband_memory::host::BlockKind;
-use ferriband_transport::Drop as Lost;
-use ferriband_transport::direct::layout::KeyEntry;
 use ferriband_transport::env::BindWindow;
 use ferriband_transport::qp_state::QpLimits;
 use ferriband_transport::types::Instant;
 use ferriband_transport::{
-    AnswerDue, CompletionTarget, Datagram, HoldBudget, PacketMeta, Path, Payload, QpConfig,
-    QpCounters, QpEvent, QueuePair, SendWr, Transmit, Tuning,
+    AnswerDue, CompletionTarget, Datagram, HoldBudget, Payload, QpConfig, QpCounters, QpEvent,
+    QueuePair, SendWr, Tuning,
 };
-use ferriband_wire::{Kind, Opcode, PKey, Packet, Psn, QKey, RKey};
+use ferriband_wire::{Packet, QKey, RKey};
 
-use self::pace::Pace;
-use self::tail::Tail;
+pub(crate) use self::incoming::Incoming;
+use self::transmit::TURN_PACKETS;
+use self::wait::Wait;
 use super::*;
 use crate::device::address_of;
 use crate::incident;
 use crate::roce::Roce;
-use crate::roce::env::PacketEnv;
-use crate::roce::tx::{self, Run, Spread, TxPath};
+use crate::roce::tx::{self, Spread, TxPath};
 
+mod incoming;
 mod owed;
 pub(crate) mod pace;
 mod post;
 mod report;
-mod tail;
-
-/// Packets that one turn of a queue pair sends before others have theirs: four whole runs of 1,040 bytes each, the most that
-/// an interface of 1,500 bytes leaves.
-const TURN_PACKETS: usize = 4 * 62;
+mod transmit;
+mod wait;
 
 /// No try waits less for its answer, whatever was asked for. A peer in software has to get a processor to answer: on one that is
 /// busy it waits for several time slices, tens of milliseconds, and is as alive as ever. Losses do not wait for this timer.
@@ -44,16 +40,6 @@ const TIMEOUT_FLOOR_NS: u64 = 100_000_000;
 
 /// What all queue pairs of a process may keep behind gaps: a few dozen windows.
 static HOLD: PerProcess<HoldBudget> = PerProcess::new(|| HoldBudget::new(64 << 20));
-
-/// Between two notices of congestion to one peer: DCQCN's 50 us.
-const NOTIFY_NS: u64 = 50_000;
-/// Around a packet: ICRC, UDP and IPv4. A rate counts them.
-const BELOW_BYTES: usize = 4 + 8 + 20;
-/// A post so soon after an acknowledgement would have carried it.
-const REPLY_NS: u64 = 20_000;
-/// Replies in a row after which acknowledgements wait for the next.
-const TRUSTED_REPLIES: u8 = 2;
-const MOST_REPLIES: u8 = 8;
 
 /// Why packets are let go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,170 +74,24 @@ pub(crate) struct PacketSide {
     /// A packet came that a switch had marked; when the peer was last told of such.
     marked: bool,
     notified_at: u64,
-    /// An acknowledgement waits for a request to travel with.
-    owes: bool,
-    /// When the last one went alone.
-    acknowledged_at: u64,
-    /// How often in a row a request followed an acknowledgement at once.
-    replies: u8,
     /// More came than requests since the last turn: this side's own may move.
     stirred: bool,
-    /// The peer takes what comes together together, so an acknowledgement may travel behind a request: see [`Qp::packets_in`].
-    together: bool,
     /// Packets from somebody else than the peer; notices of congestion, received and sent; packets that had met it.
     oddities: Oddities,
     /// What the port's counters have of this queue pair's.
     published: report::Counts,
-    pace: Pace,
-    /// The end of a long message may wait for the next message.
-    tail: Tail,
-    /// When packets may go on that its limit held back.
-    held_until: Option<u64>,
+    /// When packets wait, and for what.
+    wait: Wait,
     scratch: Vec<Sge>,
     sums: Vec<u32>,
     told: Vec<(CompletionTarget, Completion, u64)>,
     places: post::Places,
 }
 
-impl PacketSide {
-    /// True if an acknowledgement that is due now shall wait for the program's reply: a datagram of its own costs as much as the
-    /// reply. Only while the program polls, comes back, and has replied at once before.
-    fn keeps_back(&mut self, why: Turn, now: Instant) -> bool {
-        let due = self.machine.answer_due() == AnswerDue::Ack;
-        match why {
-            Turn::Posted => {
-                let at_once = self.owes || now.0 - self.acknowledged_at < REPLY_NS;
-                if at_once {
-                    self.replies = (self.replies + 1).min(MOST_REPLIES);
-                }
-                false
-            }
-            Turn::Polled if due && self.replies >= TRUSTED_REPLIES => true,
-            Turn::Polled | Turn::Due => {
-                if due {
-                    self.acknowledged_at = now.0;
-                }
-                false
-            }
-        }
-    }
-}
-
 /// Takes the machine's completions, each with the number of sends that are over with it.
 fn gather(machine: &mut QueuePair, told: &mut Vec<(CompletionTarget, Completion, u64)>) {
     while let Some((target, completion)) = machine.poll_completion() {
         told.push((target, completion, machine.sends().0));
-    }
-}
-
-/// A queue pair that takes packets from one source.
-pub(crate) struct Incoming<'a> {
-    qp: &'a Arc<Qp>,
-    engine: &'a Engine,
-    now: Instant,
-    side: &'a mut PacketSide,
-    /// The region that the last WRITE went to.
-    region: Option<KeyEntry>,
-    /// The source is not the queue pair's peer.
-    stranger: bool,
-    /// Why the last packet was not taken, if the machine said so.
-    pub(crate) lost: Option<Lost>,
-}
-
-impl Incoming<'_> {
-    /// The peer waits for more than an acknowledgement.
-    pub(crate) fn owes_more(&self) -> bool {
-        self.side.machine.answer_due() == AnswerDue::More
-    }
-
-    /// What came has left nothing to tell, to answer or to send: [`Qp::turn_packets`] need not be called.
-    pub(crate) fn is_settled(&self) -> bool {
-        let side = &*self.side;
-        !side.stirred
-            && !side.owes
-            && !side.marked
-            && side.told.is_empty()
-            && side.machine.is_quiet()
-            && side.machine.state() == self.qp.state_now()
-            && self.qp.target.is_none()
-    }
-
-    /// A packet of this opcode, its ICRC checked, that has come right after one that was taken and is like it but for its PSN, AckReq (`numbers`) and payload: a
-    /// middle packet of a SEND or WRITE. False if it has to be looked at as any other.
-    pub(crate) fn take_alike(
-        &mut self,
-        opcode: Opcode,
-        numbers: (Psn, bool),
-        payload: &[u8],
-    ) -> bool {
-        let PacketSide {
-            machine,
-            scratch,
-            sums,
-            ..
-        } = &mut *self.side;
-        let mut env = PacketEnv {
-            engine: self.engine,
-            qp: self.qp,
-            scratch,
-            region: &mut self.region,
-            sums,
-        };
-        machine.take_alike(self.now, &mut env, opcode, numbers, payload)
-    }
-
-    /// A packet, its ICRC checked; `marked` if a switch found congestion on its way. False if
-    /// it changes nothing.
-    pub(crate) fn take(
-        &mut self,
-        marked: bool,
-        meta: &PacketMeta<'_>,
-        packet: &Packet<'_>,
-    ) -> bool {
-        if self.stranger {
-            self.side.oddities.strangers += 1;
-            return false;
-        }
-        if let Some(target) = &self.qp.target
-            && !self.qp.enter_domain(self.engine, self.side, target, packet)
-        {
-            return false;
-        }
-        self.side.stirred |= packet.opcode().kind() != Kind::Request;
-        if packet.opcode() == Opcode::Cnp {
-            self.side.oddities.notices_in += 1;
-            self.side.machine.congested(self.now);
-            return true;
-        }
-        self.side.marked |= marked;
-        self.side.oddities.marked += u64::from(marked);
-        let PacketSide {
-            machine,
-            scratch,
-            sums,
-            told,
-            ..
-        } = &mut *self.side;
-        let mut env = PacketEnv {
-            engine: self.engine,
-            qp: self.qp,
-            scratch,
-            region: &mut self.region,
-            sums,
-        };
-        // what it drops it counts
-        let taken = machine.handle_packet(self.now, &mut env, meta, packet);
-        self.lost = taken.err();
-        let taken = taken.is_ok();
-        if taken && packet.opcode().is_unseen() {
-            self.engine.note_unseen();
-        }
-        loop {
-            gather(machine, told);
-            if !machine.catch_up(&mut env) {
-                return taken;
-            }
-        }
     }
 }
 
@@ -286,14 +126,8 @@ impl Qp {
             sources: [None; 2],
             marked: false,
             notified_at: 0,
-            owes: false,
-            acknowledged_at: 0,
-            replies: 0,
             stirred: false,
-            together: false,
-            pace: Pace::default(),
-            tail: Tail::default(),
-            held_until: None,
+            wait: Wait::default(),
             oddities: Oddities::default(),
             published: report::Counts::default(),
             scratch: Vec::with_capacity(limits::MAX_SGE as usize),
@@ -395,7 +229,7 @@ impl Qp {
         if mask.contains(QpAttrMask::ALT_PATH) && new.alt_av.is_global {
             side.sources[1] = Some(address_of(&new.alt_av.dgid));
         }
-        if side.owes || side.tail.waits() {
+        if side.wait.keeps_any() {
             // what was taken is acknowledged, and what was posted sent, before the queue pair stops: nobody would after it
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         }
@@ -417,7 +251,7 @@ impl Qp {
             code => pace::static_rate_kbps(code, device.port().speed_mbps),
         };
         let own = u64::from(self.rate_kbps.load(Ordering::Acquire));
-        side.pace.set(
+        side.wait.pace.set(
             pace::least(own, path).unwrap_or(0),
             device.info.settings.rate_kbps.unwrap_or(0),
         );
@@ -468,7 +302,9 @@ impl Qp {
             return;
         };
         let stranger = !self.is_datagram() && !side.sources.contains(&Some(source));
-        side.together |= together && !stranger;
+        if together && !stranger {
+            side.wait.may_go_together();
+        }
         run(&mut Incoming {
             stranger,
             lost: None,
@@ -494,7 +330,7 @@ impl Qp {
             Turn::Due
         };
         self.turn(engine, side, why, catch);
-        side.owes
+        side.wait.keeps_acknowledgement()
     }
 
     /// The timer, or work that was left.
@@ -532,10 +368,10 @@ impl Qp {
         }
         // whoever hears of a failure by the packets that follow finds this side's state changed
         let failed = self.follow_state(engine, side);
-        let keeps = side.keeps_back(why, now);
-        let sent = tx::with_run(|run| self.transmit(engine, side, now, (why, keeps), run));
-        side.owes = keeps;
-        let waits = side.tail.waits();
+        let due = side.machine.answer_due() == AnswerDue::Ack;
+        side.wait.begin(why, due, now.0);
+        let sent = tx::with_run(|run| self.transmit(engine, side, now, run));
+        let waits = side.wait.keeps_end();
         if waits {
             engine.keep_tail(self, why == Turn::Posted);
         }
@@ -557,7 +393,7 @@ impl Qp {
             }
         }
         let timeout = side.machine.poll_timeout().map(|Instant(at)| at);
-        let due = timeout.into_iter().chain(side.held_until).min();
+        let due = timeout.into_iter().chain(side.wait.until()).min();
         if let Some(at) = due
             && at < self.armed_at.load(Ordering::Acquire)
         {
@@ -565,172 +401,6 @@ impl Qp {
             engine.set_timer(self, at);
         }
         moved
-    }
-
-    /// Packets out, at most a turn's: all that may go, or all but the end of a message that waits for the next.
-    fn transmit(
-        &self,
-        engine: &Engine,
-        side: &mut PacketSide,
-        now: Instant,
-        (why, keeps): (Turn, bool),
-        run: &mut Run,
-    ) -> usize {
-        let PacketSide {
-            machine,
-            path,
-            datagram,
-            scratch,
-            sums,
-            pace,
-            tail,
-            held_until,
-            together: company,
-            ..
-        } = side;
-        let mut env = PacketEnv {
-            engine,
-            qp: self,
-            scratch,
-            region: &mut None,
-            sums,
-        };
-        let limit = &self.ctx.device.pace;
-        *held_until = None;
-        let flies = machine.has_unacknowledged();
-        let together = machine.run_packets() as usize;
-        let (mut count, mut answers) = (0, true);
-        // whether the end of the last message waits, once that is known
-        let mut waits = match why {
-            Turn::Posted => None,
-            Turn::Polled => Some(tail.waits()),
-            Turn::Due => Some(false),
-        };
-        tail.set(false);
-        loop {
-            if waits != Some(false)
-                && pace.is_off()
-                && run.is_whole()
-                // as much again had better go at once
-                && let Some(bytes) = machine.end_of_last(run.most_packets().min(together as u32) / 2)
-            {
-                let waits =
-                    *waits.get_or_insert_with(|| tail.expects(bytes, now.0, engine.looks(), flies));
-                tail.set(waits);
-            }
-            if count >= TURN_PACKETS {
-                break;
-            }
-            // requests first, if the peer lets them: an acknowledgement, which is shorter, ends a run of packets of one size
-            let urgent = answers
-                && match machine.answer_due() {
-                    AnswerDue::More => true,
-                    AnswerDue::Ack => !*company && !keeps,
-                    AnswerDue::None => false,
-                };
-            *held_until = pace.wait(limit, now.0);
-            if held_until.is_some() && urgent {
-                // responses of a READ are data, too; an acknowledgement goes at any time
-                break;
-            }
-            let request = match urgent || held_until.is_some() || tail.waits() {
-                true => None,
-                false => machine.poll_request(now, &mut env, run.room()),
-            };
-            let packet = match request {
-                Some(packet) => packet,
-                None if keeps => break,
-                None => match machine.poll_answer(&mut env, run.room()) {
-                    Some(len) => Transmit {
-                        len,
-                        path: Path::Connected,
-                        urgent: false,
-                    },
-                    None if urgent => {
-                        answers = false;
-                        continue;
-                    }
-                    None => break,
-                },
-            };
-            count += 1;
-            let length = packet.len + BELOW_BYTES;
-            match packet.path {
-                Path::Connected => {
-                    pace.charge(limit, now.0, length, 0);
-                    if let Some(path) = path {
-                        run.push(path, packet.len);
-                        if request.is_some() && !packet.urgent && pace.is_off() {
-                            // the rest of a long message is more of the same
-                            let most = together.saturating_sub(run.gathered());
-                            env.sums.clear();
-                            let alike = run
-                                .places(most.min(TURN_PACKETS - count))
-                                .map_or(0, |places| machine.poll_middles(now, &mut env, places));
-                            run.push_alike(path, alike as usize, env.sums);
-                            count += alike as usize;
-                        }
-                        if packet.urgent || run.gathered() >= together {
-                            run.flush(path);
-                        }
-                    }
-                }
-                Path::Datagram => {
-                    let Some(to) = machine.datagram() else {
-                        continue;
-                    };
-                    let rate = match to.av.static_rate {
-                        0 => 0,
-                        code => pace::static_rate_kbps(code, self.ctx.device.port().speed_mbps),
-                    };
-                    pace.charge(limit, now.0, length, rate);
-                    let same = datagram
-                        .as_ref()
-                        .is_some_and(|(av, qpn, _)| *av == to.av && *qpn == to.qpn.0);
-                    if !same {
-                        *datagram = self
-                            .datagram_path(engine, to)
-                            .map(|path| (to.av, to.qpn.0, path));
-                    }
-                    if let Some((_, _, path)) = datagram {
-                        run.push(path, packet.len);
-                        run.flush(path);
-                    }
-                }
-            }
-        }
-        if let Some(path) = path {
-            run.flush(path);
-        }
-        count
-    }
-
-    /// Tells the peer that its packets meet congestion (annex A17), not too often.
-    #[cold]
-    fn notify(&self, side: &mut PacketSide, now: Instant) {
-        side.marked = false;
-        let Some(path) = side
-            .path
-            .as_ref()
-            .filter(|_| now.0 - side.notified_at >= NOTIFY_NS)
-        else {
-            return;
-        };
-        side.notified_at = now.0;
-        side.oddities.notices_out += 1;
-        let notice = Packet::cnp(side.machine.query().dest_qpn, PKey(limits::DEFAULT_PKEY));
-        tx::with_run(|run| {
-            if let Ok(len) = notice.emit(run.room()) {
-                run.push(path, len);
-                run.flush(path);
-            }
-        });
-    }
-
-    fn datagram_path(&self, engine: &Engine, to: &Datagram) -> Option<TxPath> {
-        let roce = engine.opened_roce()?;
-        let numbers = (self.qpn, to.qpn.0);
-        TxPath::resolve(&self.ctx.device, &roce.ports, &to.av, numbers, Spread::Many).ok()
     }
 
     /// Completions to their queues: those of sends first, so that nobody hears of a reply before its own send has completed.

@@ -19,9 +19,13 @@ mod tests;
 mod workload;
 mod world;
 
+use ferriband_transport::QueuePair;
 use ferriband_wire::Packet;
 use std::collections::VecDeque;
 use std::fmt;
+
+/// Bytes of BTH, RETH and AETH, or of BTH and AtomicETH.
+const MOST_HEADERS: usize = 40;
 
 /// What a run may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +74,9 @@ pub struct Report {
     pub completions: u64,
     /// Queue pairs whose send queue ended in error.
     pub failed: u64,
+    /// A digest of every packet sent, with its time, and of what the queue pairs counted and diagnose at the end:
+    /// machines that behave alike have equal ones.
+    pub digest: u64,
 }
 
 /// A broken invariant.
@@ -117,6 +124,40 @@ struct Counters {
     malformed: u64,
     dropped: u64,
     completions: u64,
+    digest: Digest,
+}
+
+/// FNV-1a, over words.
+#[derive(Clone, Copy, Debug)]
+struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    fn fold(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x0100_0000_01b3);
+    }
+
+    /// Its headers and its length; the payload is the model's business.
+    fn packet(&mut self, now: u64, bytes: &[u8]) {
+        self.fold(now);
+        self.fold(bytes.len() as u64);
+        for byte in bytes.iter().take(MOST_HEADERS) {
+            self.fold((*byte).into());
+        }
+    }
+
+    /// What it counted, and what it knows of its connection at the end.
+    fn queue_pair(&mut self, qp: &QueuePair) {
+        // Of all fields, for this is the way that forgets none.
+        for byte in format!("{:?} {:?}", qp.counters(), qp.diagnosis()).bytes() {
+            self.fold(byte.into());
+        }
+    }
 }
 
 /// The last lines of what happened; text is made only when it is kept.
@@ -188,6 +229,9 @@ fn run_once(
     };
     let (mut world, heal_at) = setup::build(seed, options, mutation, trace);
     let result = world.run(heal_at);
+    for endpoint in &world.endpoints {
+        world.counters.digest.queue_pair(&endpoint.qp);
+    }
     let counters = &world.counters;
     match result {
         Ok(()) => Ok(Report {
@@ -206,6 +250,7 @@ fn run_once(
                 .iter()
                 .filter(|side| side.failed.is_some())
                 .count() as u64,
+            digest: counters.digest.0,
         }),
         Err(violation) => Err(Box::new(Failure {
             seed,

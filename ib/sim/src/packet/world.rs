@@ -333,6 +333,7 @@ impl World {
             self.model.on_transmit(side, &packet, self.now)?;
         }
         self.counters.sent += 1;
+        self.counters.digest.packet(self.now, bytes);
         let from = self.model.sides[side].adapter;
         let to = self.model.sides[self.model.sides[side].peer].adapter;
         let link = &mut self.links[from * self.memories.len() + to];

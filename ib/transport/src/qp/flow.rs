@@ -334,12 +334,9 @@ impl QueuePair {
             }
         };
         match (step, &self.sender) {
-            (Step::Packet(len), _) => {
+            (Step::Packet(len) | Step::Repair(len), _) => {
                 self.tell_if_drained();
-                let urgent = match &mut self.sender {
-                    Sender::Reliable(requester) => std::mem::take(&mut requester.urgent),
-                    _ => false,
-                };
+                let urgent = matches!(step, Step::Repair(_));
                 Some(Transmit { len, path, urgent })
             }
             (Step::Idle, _) => {

@@ -16,9 +16,9 @@ impl Qp {
         let _handling = crate::roce::handling();
         let mut guard = lock(&self.packets);
         if let Some(side) = guard.as_deref_mut()
-            && (side.owes || side.tail.waits())
+            && side.wait.keeps_any()
         {
-            side.replies = 0;
+            side.wait.no_reply_came();
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         }
     }
@@ -27,10 +27,10 @@ impl Qp {
     pub(crate) fn send_tail(self: &Arc<Self>, engine: &Engine) -> bool {
         let _handling = crate::roce::handling();
         let mut guard = lock(&self.packets);
-        let Some(side) = guard.as_deref_mut().filter(|side| side.tail.waits()) else {
+        let Some(side) = guard.as_deref_mut().filter(|side| side.wait.keeps_end()) else {
             return false;
         };
-        side.tail.was_in_vain();
+        side.wait.no_message_came();
         self.turn(engine, side, Turn::Due, &mut Catch::nobody())
     }
 
@@ -39,8 +39,8 @@ impl Qp {
         let _handling = crate::roce::handling();
         if let Some(mut guard) = self.packets.try_lock()
             && let Some(side) = guard.as_deref_mut()
-            && side.tail.waits()
-            && side.tail.at() < since
+            && side.wait.keeps_end()
+            && side.wait.posted_at() < since
         {
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         }
@@ -51,7 +51,7 @@ impl Qp {
         let _handling = crate::roce::handling();
         if let Some(mut guard) = self.packets.try_lock()
             && let Some(side) = guard.as_deref_mut()
-            && (side.owes || side.tail.waits())
+            && side.wait.keeps_any()
         {
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         }
