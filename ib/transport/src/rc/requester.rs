@@ -1,10 +1,9 @@
 //! The requester: turns work requests into packets, in order.
 //!
-//! What may be sent now is decided in [`super::admission`], what is sent again in [`super::retransmit`], and what
+//! What may be sent now is decided in [`admission`], what is sent again in [`super::retransmit`], and what
 //! acknowledgements do in [`super::completer`]. Owns the send queue, the PSNs of what was sent and the timers. Must not
 //! know whose memory it reads nor where packets travel.
 
-use super::admission::{Admitted, Middles};
 use super::credits::Credits;
 use super::flow::Flow;
 use super::repair::Repair;
@@ -18,6 +17,10 @@ use crate::timer::{Timer, Timers};
 use crate::types::{Instant, SendOpcode, WcStatus};
 use ferriband_wire::{Bth, Psn, RKey};
 use std::collections::VecDeque;
+
+use admission::{Admitted, Middles};
+
+mod admission;
 
 /// Packets that are made at once, at the most: a run of them.
 const MOST_MIDDLES: usize = 64;

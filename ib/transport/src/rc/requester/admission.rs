@@ -4,9 +4,9 @@
 //! A part of [`Requester`], which is read here and sent from there; a request that begins is given its PSNs. Must not
 //! know what was lost.
 
-use super::flow::Reach;
-use super::requester::Requester;
+use super::Requester;
 use crate::context::Context;
+use crate::rc::flow::Reach;
 use crate::send_queue::{SendWqe, packets_of};
 use crate::timer::Timer;
 use crate::types::{SendFlags, SendOpcode, WcStatus};
@@ -23,7 +23,7 @@ const QUIET_PACKETS: u32 = 8;
 
 /// A packet that may be sent now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Admitted {
+pub(in crate::rc) struct Admitted {
     pub psn: Psn,
     pub psns: u32,
     /// It goes beyond the peer's credits.
@@ -36,7 +36,7 @@ pub(super) struct Admitted {
 
 /// Middle packets of the current request that may be sent now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Middles {
+pub(in crate::rc) struct Middles {
     /// The first one's.
     pub psn: Psn,
     /// At least 1.
@@ -49,7 +49,7 @@ pub(super) struct Middles {
 impl Requester {
     /// The middle packets that follow the one that was sent last, where nothing but the window has a say: as many as may
     /// go now, `places` at the most. None leaves it to [`Requester::poll_transmit`] to find out what there is to do.
-    pub(super) fn admit_middles(&self, ctx: &Context<'_>, places: u32) -> Option<Middles> {
+    pub(in crate::rc) fn admit_middles(&self, ctx: &Context<'_>, places: u32) -> Option<Middles> {
         if self.repair.is_pending()
             || self.timers.is_set(Timer::Rnr)
             || self.at.request == self.sq.tail()
@@ -93,7 +93,7 @@ impl Requester {
 
     /// Whether the current packet may be sent; gives the request its PSNs if it begins.
     #[inline]
-    pub(super) fn admit(&mut self, ctx: &Context<'_>) -> Option<Admitted> {
+    pub(in crate::rc) fn admit(&mut self, ctx: &Context<'_>) -> Option<Admitted> {
         let wqe = self.sq.get(self.at.request);
         let fenced = wqe.flags.contains(SendFlags::FENCE) && self.at.packet == 0;
         if fenced && !self.reads.ends.is_empty() {
@@ -165,7 +165,7 @@ impl Requester {
     }
 
     /// Packets that are under way if this one is the next.
-    pub(super) fn in_flight(&self, psn: Psn) -> u32 {
+    pub(in crate::rc) fn in_flight(&self, psn: Psn) -> u32 {
         let heard = self.repair.heard();
         self.flow.in_flight(Reach {
             ahead: self.ahead(psn),
@@ -194,7 +194,12 @@ impl Requester {
     /// Whether the peer's credits allow the current packet, or it may ask for them (true). IBA 9.7.7.2: beyond the
     /// credits a single packet may ask whether there is a receive after all; the rest of the message follows when that
     /// packet was acknowledged. A WRITE asks with its last packet.
-    pub(super) fn within_credits(&self, wqe: &SendWqe, ssn: u32, packets: u32) -> Option<bool> {
+    pub(in crate::rc) fn within_credits(
+        &self,
+        wqe: &SendWqe,
+        ssn: u32,
+        packets: u32,
+    ) -> Option<bool> {
         if self.credits.cover(ssn) || !wqe.consumes_receive() {
             return Some(false);
         }
@@ -216,7 +221,7 @@ impl Requester {
     /// room for others. Its acknowledgement, which costs each end as much as sending and receiving the message, may come
     /// with that of a later one: of one in a few, so that where messages come one by one the silence is never long enough
     /// for a question. IBA leaves it to the requester when to ask.
-    pub(super) fn is_quiet(&self, ctx: &Context<'_>, packets: u32) -> bool {
+    pub(in crate::rc) fn is_quiet(&self, ctx: &Context<'_>, packets: u32) -> bool {
         packets <= QUIET_PACKETS
             && self.acks.quiet + 1 < QUIET_MESSAGES
             && self.acks.since_asked < QUIET_MESSAGES * QUIET_PACKETS
@@ -227,7 +232,7 @@ impl Requester {
     }
 
     /// An acknowledgement is asked for often enough that the window never fills without one under way.
-    pub(super) fn wants_ack(&self, ctx: &Context<'_>, psn: Psn) -> bool {
+    pub(in crate::rc) fn wants_ack(&self, ctx: &Context<'_>, psn: Psn) -> bool {
         let window = self.window(ctx);
         let in_flight = self.in_flight(psn);
         self.acks.since_asked + 1 >= ctx.tuning.ack_interval.min(window / 4)
