@@ -206,12 +206,14 @@ impl<U: Users> Shared<U> {
         end: Option<Duration>,
         found: &mut impl FnMut(&mut Node<U>) -> Option<R>,
     ) -> Result<Option<Waited<R>>, Error> {
-        // what is there already is not looked for: a look in vain may sleep
-        if let Some(done) = found(&mut self.lock()) {
+        let mut since = wake::now();
+        // what is there already is not waited for: a look in vain may sleep. Who asks without
+        // waiting looks in any case, and is served by that.
+        let waits = end.is_none_or(|end| since < end);
+        if waits && let Some(done) = found(&mut self.lock()) {
             return Ok(Some(Waited::Done(done)));
         }
         let _looks = Counted::among(&self.lookers);
-        let mut since = wake::now();
         self.is_looking(since);
         let (mut looks, mut generation) = (0, None);
         loop {
