@@ -1,10 +1,8 @@
 //! The ways on Ferriband's own adapter, also as a device that offers less would have them.
 
-#[path = "../../../cli/tests/libraries/mod.rs"]
-mod libraries;
-
 use ferriband_ibv::{Access, Choice, Device, DeviceLimits, Pd, Verbs};
 use ferriband_registration::{Purpose, Reach, Refusal, Use, Way};
+use ferriband_testkit::library;
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
@@ -12,7 +10,7 @@ const PAGE: u64 = 4096;
 const PURPOSES: [Purpose; 3] = [Purpose::Own, Purpose::Neighbor, Purpose::Stranger];
 
 fn domain() -> (Arc<Pd>, DeviceLimits) {
-    let library = libraries::library_dir().join("libibverbs.so.1");
+    let library = library("libibverbs.so.1");
     let verbs = Verbs::load(&Choice::File(library)).expect("our own library");
     let devices = Device::list(verbs).expect("a list");
     let first = devices.iter().find(|device| device.name() == "ferri0");

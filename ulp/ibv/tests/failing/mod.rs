@@ -1,9 +1,10 @@
 //! The libraries of verbs that fail one call, and programs that run over them with each call
 //! failing in turn.
 
+use ferriband_testkit::{Cc, Place, has_header};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -63,27 +64,12 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ibv/tests/failing")
 }
 
-/// Whether the headers of the system's libraries are there; else it says which packages have them.
-fn has_headers() -> bool {
-    let found = Command::new("cc")
-        .args(["-E", "-include", "rdma/rdma_cma.h", "-x", "c", "/dev/null"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    let found = found.expect("a C compiler").success();
-    if !found {
-        eprintln!("skipped: rdma/rdma_cma.h is not installed (libibverbs-dev, librdmacm-dev)");
-    }
-    found
-}
-
 /// A directory with both libraries, which let those in `real` do the work. None without headers.
-pub fn libraries() -> Option<PathBuf> {
-    if !has_headers() {
+pub fn libraries(place: Place) -> Option<PathBuf> {
+    if !has_header("rdma/rdma_cma.h", "librdmacm-dev") {
         return None;
     }
-    let name = format!("failing-{}", env!("CARGO_PKG_NAME"));
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let directory = place.out(&format!("failing-{}", env!("CARGO_PKG_NAME")));
     std::fs::create_dir_all(&directory).expect("a directory");
     let verbs = directory.join("libibverbs.so.1");
     for (name, file, needs) in [
@@ -91,44 +77,30 @@ pub fn libraries() -> Option<PathBuf> {
         ("rdmacm", "librdmacm.so.1", Some(&verbs)),
     ] {
         let source = sources().join(format!("failing_{name}.c"));
-        let map = source.with_extension("map");
         // tests run side by side: whoever has loaded the old file keeps it
         let fresh = directory.join(format!("{file}.{:?}", thread::current().id()));
-        let status = Command::new("cc")
-            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1"])
-            .args(["-shared", "-fPIC"])
-            .arg(format!("-Wl,-soname,libfailing_{name}.so.1"))
-            .arg(format!("-Wl,--version-script={}", map.display()))
-            .arg("-o")
-            .arg(&fresh)
-            .arg(&source)
-            .args(needs)
-            .status();
-        assert!(status.expect("cc runs").success(), "{}", source.display());
+        let fresh = Cc::of(source, fresh)
+            .options(["-O1"])
+            .options([format!("-Wl,-soname,libfailing_{name}.so.1")])
+            .shared()
+            .links(needs)
+            .compile();
         std::fs::rename(&fresh, directory.join(file)).expect("moved");
     }
     Some(directory)
 }
 
-/// Compiles a program against a library of `libraries`, and against `arm.h`.
-pub fn program(source: &Path, libraries: &Path, library: &str) -> PathBuf {
+/// Compiles `tests/c/failing.c` against a library of ours, and against `arm.h`.
+pub fn program(place: Place, library: &str) -> PathBuf {
     let name = format!("{}-failing", env!("CARGO_PKG_NAME"));
     let fresh = format!("{name}.{:?}", thread::current().id());
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (fresh, program) = (directory.join(fresh), directory.join(name));
-    let status = Command::new("cc")
-        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&fresh)
-        .arg(source)
-        .arg("-I")
-        .arg(libraries.join("include"))
-        .arg("-I")
-        .arg(sources())
-        .arg("-L")
-        .arg(libraries)
-        .args([library, "-lpthread", "-ldl"])
-        .status();
-    assert!(status.expect("cc runs").success(), "{}", source.display());
+    let fresh = Cc::new(place, "failing", &fresh)
+        .options(["-O2"])
+        .options([Path::new("-I"), &sources()])
+        .on_libraries()
+        .links([library, "-lpthread", "-ldl"])
+        .compile();
+    let program = place.out(&name);
     std::fs::rename(&fresh, &program).expect("moved");
     program
 }

@@ -2,11 +2,9 @@
 
 #[path = "../../../ibv/tests/failing/mod.rs"]
 mod failing;
-#[path = "../../../../cli/tests/libraries/mod.rs"]
-mod libraries;
 
-use libraries::library_dir;
-use std::path::{Path, PathBuf};
+use ferriband_testkit::{Cc, library_dir, place};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Compiles a program of `tests/c`, and runs it.
@@ -23,29 +21,19 @@ const WAYS: [(&str, &str); 3] = [
 
 /// Compiles a program of `tests/c`, and runs it with these variables. What it says on stderr.
 fn runs_well_with(name: &str, words: &[&str], variables: &[(&str, &str)]) -> String {
-    let libraries = library_dir();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     // tests run side by side: each has its own
     let values: Vec<&str> = variables.iter().map(|(_, value)| *value).collect();
     let program = format!("portals-{name}-{}-{}", words.join("-"), values.join("-"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program);
-    let status = Command::new("cc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&program)
-        .arg(source)
-        .arg("-I")
-        .arg(libraries.join("include"))
-        .arg("-L")
-        .arg(libraries)
-        .args(["-lportals", "-lpthread"])
-        .status()
-        .expect("cc runs");
-    assert!(status.success(), "{name}.c does not compile");
+    let program = Cc::new(place!(), name, &program)
+        .options(["-O2"])
+        .on_libraries()
+        .links(["-lportals", "-lpthread"])
+        .compile();
     let output = Command::new("timeout")
         .arg("60")
         .arg(&program)
         .args(words)
-        .env("LD_LIBRARY_PATH", libraries)
+        .env("LD_LIBRARY_PATH", library_dir())
         .envs(variables.iter().copied())
         .output()
         .expect("it starts");
@@ -157,9 +145,8 @@ fn entries_are_reached_by_their_initiators_counted_and_taken_away_under_fire() {
 
 /// The program of `tests/c/failing.c`, and the failing libraries.
 fn failing_program() -> Option<(PathBuf, PathBuf)> {
-    let failing = failing::libraries()?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/failing.c");
-    let program = failing::program(&source, library_dir(), "-lportals");
+    let failing = failing::libraries(place!())?;
+    let program = failing::program(place!(), "-lportals");
     Some((program, failing))
 }
 

@@ -2,34 +2,19 @@
 
 #[path = "../../../ibv/tests/failing/mod.rs"]
 mod failing;
-#[path = "../../../../cli/tests/libraries/mod.rs"]
-mod libraries;
 
-use libraries::library_dir;
+use ferriband_testkit::{Cc, library_dir, place};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Compiles a program of `tests/c`.
 fn compiled(name: &str) -> PathBuf {
-    let at = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/c")
-        .join(format!("{name}.c"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("putget-{name}"));
-    let libraries = library_dir();
-    let status = Command::new("cc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&program)
-        .arg(at)
-        .arg("-I")
-        .arg(libraries.join("include"))
-        .arg("-L")
-        .arg(libraries)
-        .args(["-lferriband_putget", "-lpthread"])
-        .status()
-        .expect("cc runs");
-    assert!(status.success(), "{name}.c does not compile");
-    program
+    Cc::new(place!(), name, &format!("putget-{name}"))
+        .options(["-O2"])
+        .on_libraries()
+        .links(["-lferriband_putget", "-lpthread"])
+        .compile()
 }
 
 fn run(program: &Path, args: &[&str]) -> Child {
@@ -107,8 +92,7 @@ fn many_puts_and_gets_over_many_connections_at_once_bring_each_byte() {
 #[test]
 fn the_crossover_is_what_is_set_else_measured_else_shipped() {
     let program = compiled("crossover");
-    let config = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let config = config.join(format!("putget-config-{}", std::process::id()));
+    let config = place!().out(&format!("putget-config-{}", std::process::id()));
     let file = config.join("ferriband/putget-crossover.tsv");
     std::fs::create_dir_all(config.join("ferriband")).expect("writable");
     let found = |set: &[(&str, &str)]| {
@@ -142,10 +126,9 @@ fn a_forked_child_leaves_alone_what_its_parent_has_opened() {
 
 #[test]
 fn whichever_call_of_verbs_fails_each_request_ends_and_the_next_life_is_good() {
-    let Some(failing) = failing::libraries() else {
+    let Some(failing) = failing::libraries(place!()) else {
         return;
     };
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/failing.c");
-    let program = failing::program(&source, library_dir(), "-lferriband_putget");
+    let program = failing::program(place!(), "-lferriband_putget");
     failing::each_call_fails(&program, &failing, library_dir());
 }

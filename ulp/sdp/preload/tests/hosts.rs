@@ -7,12 +7,13 @@
 
 mod two;
 
+use ferriband_testkit::{ferriband, library_dir};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use two::{Runs, USERS, by_tcp, ferriband, libraries, may_be_others, may_have_hosts};
+use two::{Runs, USERS, by_tcp, may_be_others, may_have_hosts};
 use two::{program, run, run_here, scratch, source};
 
 const RANGES: &str = "FERRIBAND_SDP_RANGES=192.0.2.0/24 FERRIBAND_SDP_AFTER_EXCHANGES=1";
@@ -254,7 +255,7 @@ fn on_one_host_the_connection_of_two_users_stays_tcp() {
         fs::set_permissions(path, mode).expect("our own");
     };
     for_all(&place);
-    let built = fs::read_dir(libraries()).expect("libraries");
+    let built = fs::read_dir(library_dir()).expect("libraries");
     let built = built.map(|entry| entry.expect("an entry").path());
     let files = built.filter(|path| path.is_file());
     for from in files.chain([program().to_owned()]) {

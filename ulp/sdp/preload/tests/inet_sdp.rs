@@ -4,24 +4,18 @@
 
 mod two;
 
+use ferriband_testkit::{Cc, library};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
-use two::{libraries, scratch, source};
+use two::{scratch, source};
 
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let program = scratch("inet-sdp");
-        let status = Command::new("cc")
-            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2"])
-            .args(["-D_FORTIFY_SOURCE=2", "-o"])
-            .arg(&program)
-            .arg(source("inet_sdp.c"))
-            .status()
-            .expect("a C compiler, which linking Rust needs anyway");
-        assert!(status.success());
-        program
+        Cc::of(source("inet_sdp.c"), scratch("inet-sdp"))
+            .options(["-O2", "-D_FORTIFY_SOURCE=2"])
+            .compile()
     })
 }
 
@@ -31,7 +25,7 @@ fn preloaded(program: &Path) -> Command {
         .args(["--kill-after=1", "100"])
         .arg(program)
         .env("LC_ALL", "C")
-        .env("LD_PRELOAD", libraries().join("libferriband_sdp.so"))
+        .env("LD_PRELOAD", library("libferriband_sdp.so"))
         .env("FERRIBAND_SDP_SETTINGS", "");
     command
 }

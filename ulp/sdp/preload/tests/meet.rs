@@ -5,6 +5,7 @@
 
 mod two;
 
+use ferriband_testkit::library;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -127,7 +128,7 @@ fn programs_of_two_users_meet_in_a_directory_for_all() {
     for_all(&place.0, 0o755);
     fs::create_dir(path("meet")).expect("a new directory");
     for_all(&path("meet"), 0o1777);
-    let library = two::libraries().join("libferriband_sdp.so");
+    let library = library("libferriband_sdp.so");
     for (from, to) in [(library.as_path(), "library"), (two::program(), "program")] {
         fs::copy(from, path(to)).expect("room");
         for_all(&path(to), 0o755);

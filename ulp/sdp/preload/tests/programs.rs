@@ -5,46 +5,32 @@
 //! Where a program is preloaded at both ends, connections have to have gone by SDP, as the file of
 //! FERRIBAND_SDP_COUNTERS says; with SDP_EXPECT_UPGRADED=1 nine of ten.
 
+use ferriband_testkit::{Cc, cargo, place};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// The library, freshly built by `cargo xtask libs`.
+/// The library, freshly built.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let output = Command::new(env!("CARGO"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
-            .args(["--only", "ferriband_sdp"])
-            .output()
-            .expect("cargo runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-        let paths = String::from_utf8(output.stdout).expect("paths");
+        let libs = ["run", "--quiet", "--package", "xtask", "--", "libs"];
+        let paths = cargo(&[&libs[..], &["--only", "ferriband_sdp"]].concat());
         PathBuf::from(paths.trim())
     })
 }
 
 fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sdp-{name}"))
+    place!().out(&format!("sdp-{name}"))
 }
 
 /// Compiles a source of `tests/c`.
 fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
-    let program = scratch(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{source}.c"));
-    let status = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2"])
-        .args(["-D_FORTIFY_SOURCE=2", "-pthread", "-o"])
-        .arg(&program)
-        .arg(source)
-        .args(options)
-        .status()
-        .expect("a C compiler, which linking Rust needs anyway");
-    assert!(status.success());
-    program
+    Cc::new(place!(), source, &format!("sdp-{name}"))
+        .options(["-O2", "-D_FORTIFY_SOURCE=2", "-pthread"])
+        .links(options)
+        .compile()
 }
 
 /// Where the library is preloaded.

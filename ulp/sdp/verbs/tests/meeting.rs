@@ -9,6 +9,7 @@ use ferriband_ibv::{Cm, CmChannel, CmError, CmEventKind, CmId, ConnectParams, Cq
 use ferriband_sdp_proto::connection::Config;
 use ferriband_sdp_verbs::{Event, Failed, FlowKind, Key, Manager, Received, Stream};
 use ferriband_sdp_wire::{Hello, HelloAck, Mid, Refusal};
+use ferriband_testkit::{ferriband, place, port_is_to_be_had};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -480,23 +481,6 @@ fn two_processes_meet_on_shared_memory() {
     run_over("ferri0", "direct", &[]);
 }
 
-/// False where another user, or the kernel, has the port of RoCEv2.
-fn port_is_to_be_had() -> bool {
-    let table = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
-    // SAFETY: getuid has no preconditions.
-    let own = unsafe { libc::getuid() };
-    let taken = table.lines().any(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        let is_port = fields.nth(1).is_some_and(|local| local.ends_with(":12B7"));
-        let uid = fields.nth(5).and_then(|uid| uid.parse::<u32>().ok());
-        is_port && uid.is_some_and(|uid| uid != own)
-    });
-    if taken {
-        eprintln!("SKIP: UDP port 4791 is another user's");
-    }
-    !taken
-}
-
 #[test]
 fn two_processes_meet_in_packets() {
     if port_is_to_be_had() {
@@ -516,21 +500,6 @@ fn tshark(file: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// `ferriband`, freshly built.
-fn ferriband() -> String {
-    let built = Command::new(env!("CARGO"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet", "--package", "ferriband"])
-        .args(["--message-format", "json"])
-        .output()
-        .expect("cargo runs");
-    let errors = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "{errors}");
-    let said = String::from_utf8_lossy(&built.stdout).into_owned();
-    let (_, path) = said.rsplit_once("\"executable\":\"").expect("a program");
-    path.split('"').next().expect("a path").to_owned()
-}
-
 #[test]
 fn wireshark_reads_hello_and_hello_ack_of_a_capture() {
     let has_tshark = Command::new("tshark").arg("--version").output().is_ok();
@@ -542,7 +511,7 @@ fn wireshark_reads_hello_and_hello_ack_of_a_capture() {
         return;
     }
     let name = format!("meeting-{}.pcapng", std::process::id());
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let file = place!().out(&name);
     let ferriband = ferriband();
     let path = file.to_str().expect("a path in UTF-8");
     run_over(

@@ -1,15 +1,12 @@
 //! Ferriband's own library, and processes whose memory is found by tags.
 #![allow(dead_code)] // each test file uses its own part
 
-#[path = "../../../../../cli/tests/libraries/mod.rs"]
-mod libraries;
-
 use ferriband_ibv::{Access, Choice, Cm, Element, Mr, Region, Verbs};
 use ferriband_putget_proto::tags::{Direction, Note, Range, Tags, Told};
 use ferriband_putget_proto::{Answer, Asked, Config, Granted, Kind, NotStarted, Segment};
 use ferriband_putget_proto::{Start, Started, Status};
 use ferriband_putget_verbs::{Left, Node, Peer, Server, Settings, Users, Waited};
-use libraries::library_dir;
+use ferriband_testkit::library;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -22,8 +19,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub fn cm() -> &'static Cm {
     static CM: OnceLock<&Cm> = OnceLock::new();
     CM.get_or_init(|| {
-        let verbs = Verbs::load(&Choice::File(library_dir().join("libibverbs.so.1")))
-            .expect("our own library");
+        let verbs =
+            Verbs::load(&Choice::File(library("libibverbs.so.1"))).expect("our own library");
         Cm::load(verbs).expect("the connection manager beside it")
     })
 }

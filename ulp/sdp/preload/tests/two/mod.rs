@@ -2,69 +2,31 @@
 //! what the two have said.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use ferriband_testkit::{Cc, library, place};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The directory of the libraries, freshly built by `cargo xtask libs`.
-pub fn libraries() -> &'static Path {
-    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARIES.get_or_init(|| {
-        let built = cargo(&["run", "--quiet", "--package", "xtask", "--", "libs"]);
-        let first = built.lines().next().expect("a library");
-        let directory = Path::new(first).parent().expect("a directory");
-        directory.to_path_buf()
-    })
-}
-
-pub fn cargo(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(arguments)
-        .output()
-        .expect("cargo runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
-/// `ferriband`, freshly built.
-pub fn ferriband() -> String {
-    let arguments = ["build", "--quiet", "--package", "ferriband"];
-    let said = cargo(&[&arguments[..], &["--message-format", "json"]].concat());
-    let (_, path) = said.rsplit_once("\"executable\":\"").expect("a program");
-    path.split('"').next().expect("a path").to_owned()
-}
-
 pub fn scratch(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("hosts-{}-{next}-{name}", std::process::id());
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    place!().out(&name)
 }
 
 pub fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/c")
-        .join(name)
+    place!().source(name)
 }
 
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let program = scratch("program");
-        let status = Command::new("cc")
-            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2"])
-            .args(["-pthread", "-o"])
-            .arg(&program)
-            .arg(source("hosts.c"))
-            .arg("-ldl")
-            .status()
-            .expect("a C compiler, which linking Rust needs anyway");
-        assert!(status.success());
-        program
+        Cc::of(source("hosts.c"), scratch("program"))
+            .options(["-O2", "-pthread"])
+            .links(["-ldl"])
+            .compile()
     })
 }
 
@@ -182,7 +144,7 @@ impl Runs<'_> {
         } = *self;
         let counters = scratch("counters");
         let _ = fs::remove_file(&counters);
-        let library = libraries().join("libferriband_sdp.so");
+        let library = library("libferriband_sdp.so");
         let common = format!(
             "LD_PRELOAD={} FERRIBAND_SDP_SETTINGS= FERRIBAND_SDP_COUNTERS={} TAKEN_OVER={}",
             library.display(),

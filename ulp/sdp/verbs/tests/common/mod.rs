@@ -4,32 +4,18 @@
 use ferriband_ibv::{Choice, Verbs};
 use ferriband_sdp_verbs::{Received, Stream};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// A hang is a failure, however busy the machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Ferriband's own library, built by `cargo xtask libs`, or the one that SDP_TEST_LIBRARY names.
+/// Ferriband's own library, freshly built, or the one that SDP_TEST_LIBRARY names.
 pub fn library() -> PathBuf {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(build).clone()
-}
-
-fn build() -> PathBuf {
-    if let Some(path) = std::env::var_os("SDP_TEST_LIBRARY") {
-        return path.into();
+    match std::env::var_os("SDP_TEST_LIBRARY") {
+        Some(path) => path.into(),
+        None => ferriband_testkit::library("libibverbs.so.1"),
     }
-    let output = Command::new(env!("CARGO"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["run", "--quiet", "--package", "xtask", "--", "libs"])
-        .output()
-        .expect("cargo runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo xtask libs failed:\n{said}");
-    let paths = String::from_utf8(output.stdout).expect("paths");
-    paths.lines().next().expect("a library").into()
 }
 
 /// The library, loaded once.
