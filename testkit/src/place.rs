@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The places of a package's tests; [`place!`](crate::place) makes it, for only the test itself is
+/// The places of a package's tests; [`place!`](crate::place!) makes it, for only the test itself is
 /// compiled with these names.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
