@@ -1,12 +1,10 @@
 //! Programs that bring a libibverbs of their own under a name of its own, as wheels of PyPI do.
 
-mod libraries;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use libraries::library_dir;
+use ferriband_testkit::library_dir;
 
 /// What stands for the bundled copy: it knows of no device.
 const COPY: &str = r#"

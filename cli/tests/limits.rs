@@ -4,9 +4,7 @@
 //!
 //! What a shell writes here goes through pipes: a file could not take it.
 
-mod libraries;
-
-use libraries::library_dir;
+use ferriband_testkit::{is_there, library_dir};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
@@ -48,14 +46,6 @@ fn complained(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn is_there(program: &str) -> bool {
-    let found = by_shell(&format!("command -v {program}")).status.success();
-    if !found {
-        eprintln!("SKIP: {program} is not installed (package ibverbs-utils)");
-    }
-    found
-}
-
 #[test]
 fn where_the_limit_may_not_be_lifted_it_is_named() {
     let mut lines = vec![
@@ -68,7 +58,7 @@ fn where_the_limit_may_not_be_lifted_it_is_named() {
         "counters",
         "doctor",
     ];
-    if is_there("ibv_devinfo") {
+    if is_there("ibv_devinfo", "ibverbs-utils") {
         lines.extend([
             "run -- ibv_devinfo",
             "run -- ibv_rc_pingpong",
@@ -138,7 +128,7 @@ fn what_cannot_be_said_does_not_keep_a_program_from_running() {
 /// file, is left out or goes to memory.
 #[test]
 fn a_program_outlives_what_cannot_be_written_about_it() {
-    if !is_there("ibv_rc_pingpong") {
+    if !is_there("ibv_rc_pingpong", "ibverbs-utils") {
         return;
     }
     let port = 20_000 + std::process::id() % 10_000;

@@ -3,10 +3,9 @@
 //! Where a package is missing its test says so and passes without having tested.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::*;
-use libraries::library_dir;
+use ferriband_testkit::library_dir;
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -1,7 +1,6 @@
 //! What is wrong: broken descriptions are refused with a reason, and packets of any bytes change nothing.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::*;
 use ferriband_attach::ask::{Answer, Ask, Registration};

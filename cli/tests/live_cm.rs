@@ -1,10 +1,9 @@
 //! Connections by addresses and names between hosts of a live fabric: Debian's rdma_cm programs, and MPI.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::*;
-use libraries::library_dir;
+use ferriband_testkit::{Cc, has_header, library_dir, place};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -355,26 +354,22 @@ fn datagrams_to_a_group_reach_its_members_alone() {
 /// What one host has said of itself another one finds: one record, more than a packet carries, and none.
 #[test]
 fn services_are_found_by_name_and_number() {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/services.c");
     if !is_there("cc", "gcc") {
         return;
     }
-    if !Path::new("/usr/include/rdma/rdma_cma.h").is_file() {
-        eprintln!("skipped: rdma_cma.h is not installed (apt install librdmacm-dev)");
+    if !has_header("rdma/rdma_cma.h", "librdmacm-dev") {
         return;
     }
-    let program = format!(
-        "{}/services-{}",
-        env!("CARGO_TARGET_TMPDIR"),
-        std::process::id()
-    );
-    let library = library_dir();
-    let made = Command::new("cc")
-        .args(["-O1", "-o", &program, source, "-L"])
-        .arg(library)
-        .args(["-lrdmacm", "-libverbs", "-ldl"])
-        .status();
-    assert!(made.is_ok_and(|status| status.success()));
+    let program = Cc::new(
+        place!(),
+        "services",
+        &format!("services-{}", std::process::id()),
+    )
+    .options(["-O1"])
+    .on_libraries()
+    .links(["-lrdmacm", "-libverbs", "-ldl"])
+    .compile();
+    let program = program.display().to_string();
     let fabric = Fabric::up("ring:3:1", &[]);
     fabric.wait_for_links();
     let hosts = fabric.hosts();

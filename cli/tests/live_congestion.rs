@@ -1,7 +1,6 @@
 //! Congestion control on live fabrics: what managers tell switches and adapters, as unmodified ibccquery reads it; OpenSM with its own configuration; marks that travel with perftest's packets.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::{Fabric, eventually, ferriband, is_there, text};
 use std::process::Stdio;

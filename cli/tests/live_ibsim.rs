@@ -1,7 +1,6 @@
 //! Our manager before ibsim, by the simulator's own sockets.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::*;
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! Looking at a live fabric: what passes its links, and questions that take unusual ways, by Debian's unmodified programs.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::*;
 use std::path::Path;

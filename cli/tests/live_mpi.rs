@@ -1,10 +1,9 @@
 //! Ranks of MPI on hosts of a live fabric are there as programs of `ferriband run --host` are: by name, by address, by the files that they see.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::*;
-use libraries::library_dir;
+use ferriband_testkit::library_dir;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

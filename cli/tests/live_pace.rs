@@ -1,7 +1,6 @@
 //! Credits and pace of a live fabric's links, by Debian's perftest and infiniband-diags.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::*;
 use std::process::{Child, Stdio};

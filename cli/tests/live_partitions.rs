@@ -1,15 +1,15 @@
 //! Partitions of a live fabric: OpenSM writes them, unmodified programs name them by index, and its log is the witness of who did not belong.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::{
     Ending, Fabric, Host, OpenSm, PATIENCE, eventually, ferriband, is_there, output, pair, text,
     wait_for_listener,
 };
+use ferriband_testkit::{Cc, has_header, place};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
 /// A ring of four, with OpenSM at the first host. The others: a full member of 5 and a limited one of 6; a full one of both; a limited one of 6. Their indices are the order.
@@ -211,26 +211,24 @@ fn a_datagram_with_another_q_key_is_counted_and_told() {
         ("smpquery", "infiniband-diags"),
         ("cc", "gcc"),
     ];
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/datagrams.c");
     if !needed
         .iter()
         .all(|(program, package)| is_there(program, package))
     {
         return;
     }
-    if !Path::new("/usr/include/infiniband/verbs.h").is_file() {
-        eprintln!("skipped: verbs.h is not installed (apt install libibverbs-dev)");
+    if !has_header("infiniband/verbs.h", "libibverbs-dev") {
         return;
     }
-    let program = format!(
-        "{}/datagrams-{}",
-        env!("CARGO_TARGET_TMPDIR"),
-        std::process::id()
-    );
-    let made = Command::new("cc")
-        .args(["-O1", "-o", &program, source, "-libverbs"])
-        .status();
-    assert!(made.is_ok_and(|status| status.success()));
+    let program = Cc::new(
+        place!(),
+        "datagrams",
+        &format!("datagrams-{}", std::process::id()),
+    )
+    .options(["-O1"])
+    .links(["-libverbs"])
+    .compile();
+    let program = program.display().to_string();
     let fabric = Fabric::up("ring:3:1", &["--manager", "none"]);
     let opensm = fabric.opensm(&fabric.hosts()[0].name, &[]);
     fabric.wait_for_links();

@@ -1,10 +1,9 @@
 //! Programs that ask a host who it is: libfabric's verbs provider, datagram sockets over queue pairs, and the addresses that sockets have.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::*;
-use libraries::library_dir;
+use ferriband_testkit::{Cc, place};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -178,17 +177,11 @@ print(socket.create_connection((sys.argv[1], 39471)).makefile().read(), socket.g
 fn children_and_few_descriptors_beside_management_calls() {
     let fabric = Fabric::up("ring:3:2", &[]);
     fabric.wait_for_links();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("umad-forks");
-    let status = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"])
-        .arg(&program)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/umad_forks.c"))
-        .arg("-L")
-        .arg(library_dir())
-        .args(["-libumad", "-lpthread"])
-        .status()
-        .expect("a C compiler, which linking Rust needs anyway");
-    assert!(status.success());
+    let program = Cc::new(place!(), "umad_forks", "umad-forks")
+        .options(["-O1"])
+        .on_libraries()
+        .links(["-libumad", "-lpthread"])
+        .compile();
     let host = format!("{}/{}", fabric.name, fabric.hosts()[0].name);
     let path = program.to_str().expect("our names are text");
     let said = output(&["run", "--host", &host, "--", path]);

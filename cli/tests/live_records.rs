@@ -4,7 +4,6 @@
 //! OpenSM is the master first, by its priority, and writes tables for quality of service; when it is killed our manager takes over. Ports keep what they were told, so both must say the same.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::{Fabric, eventually, is_there};
 use std::collections::BTreeMap;

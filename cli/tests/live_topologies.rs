@@ -6,7 +6,6 @@
 //! compared with them as well. Of 3,456 hosts `dump_lfts` and `fabric route` would write 200 MB each; there tables are `saquery`'s and the engine's.
 
 mod fabrics;
-mod libraries;
 mod topologies;
 
 use fabrics::*;

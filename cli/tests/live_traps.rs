@@ -1,7 +1,6 @@
 //! What ports of a live fabric tell their manager by themselves, with OpenSM's log and unmodified diagnostics as witnesses.
 
 mod fabrics;
-mod libraries;
 
 use fabrics::{Fabric, OpenSm, eventually, ferriband, is_there, output, text, wait_for_listener};
 use std::process::Stdio;

@@ -16,11 +16,10 @@ mod forms;
 mod input;
 #[path = "mpi/launch.rs"]
 mod launch;
-mod libraries;
 #[path = "mpi/pmi.rs"]
 mod pmi;
 
-use libraries::library_dir;
+use ferriband_testkit::library_dir;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,8 +1,6 @@
 //! What `ferriband` shows of processes that put and get.
 
-mod libraries;
-
-use libraries::library_dir;
+use ferriband_testkit::{Cc, library_dir, place};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,25 +10,15 @@ use std::sync::OnceLock;
 
 /// Compiles a program of a library's own tests.
 fn compiled(room: &str, name: &str, link: &str) -> PathBuf {
-    let at = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../ulp")
-        .join(room)
-        .join(format!("abi/tests/c/{name}.c"));
-    let program = scratch().join(format!("{room}-{name}"));
-    let libraries = library_dir();
-    let status = Command::new("cc")
-        .args(["-O2", "-o"])
-        .arg(&program)
-        .arg(at)
-        .arg("-I")
-        .arg(libraries.join("include"))
-        .arg("-L")
-        .arg(libraries)
-        .args([link, "-lpthread"])
-        .status()
-        .expect("cc runs");
-    assert!(status.success(), "{name}.c does not compile");
-    program
+        .join(room);
+    let source = tests.join(format!("abi/tests/c/{name}.c"));
+    Cc::of(source, scratch().join(format!("{room}-{name}")))
+        .options(["-O2"])
+        .on_libraries()
+        .links([link, "-lpthread"])
+        .compile()
 }
 
 fn pingpong() -> &'static Path {
@@ -44,8 +32,7 @@ fn seen() -> &'static Path {
 }
 
 fn scratch() -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let dir = dir.join(format!("putget-cli-{}", std::process::id()));
+    let dir = place!().out(&format!("putget-cli-{}", std::process::id()));
     fs::create_dir_all(&dir).expect("writable");
     dir
 }

@@ -1,9 +1,7 @@
 //! `ferriband repro` as its users meet it: what there is, verdicts from a file of data, an
 //! experiment from end to end, and verdicts that turn when coalescing is switched off.
 
-mod libraries;
-
-use libraries::library_dir;
+use ferriband_testkit::library_dir;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

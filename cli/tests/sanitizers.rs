@@ -3,9 +3,7 @@
 //!
 //! Compilers, runtimes and headers that are not installed are left out, with a line that says so.
 
-mod libraries;
-
-use libraries::library_dir;
+use ferriband_testkit::library_dir;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

@@ -1,9 +1,7 @@
 //! `ferriband sdp` as its users meet it: a program's status, signals and environment are its own,
 //! and those that cannot take part run as if nothing had been said.
 
-mod libraries;
-
-use libraries::library_dir;
+use ferriband_testkit::library_dir;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;

@@ -1,6 +1,5 @@
 //! nginx under `ferriband sdp run`: its binary is replaced under load, and no request fails.
 
-mod libraries;
 mod sdp_programs;
 
 use sdp_programs::{Running, compile, ferriband, listed, status};

@@ -1,6 +1,5 @@
 //! `ferriband sdp status` as its users meet it: what goes by SDP, what does not, and why.
 
-mod libraries;
 mod sdp_programs;
 
 use sdp_programs::{Running, compile, ferriband, listed, status};

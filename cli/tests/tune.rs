@@ -1,9 +1,7 @@
 //! `ferriband tune` as its users meet it: what is measured, by zero copy where it is said, and
 //! where it is kept.
 
-mod libraries;
-
-use libraries::library_dir;
+use ferriband_testkit::library_dir;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

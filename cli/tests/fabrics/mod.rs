@@ -3,7 +3,8 @@
 //! Where a package is missing its test says so and passes without having tested.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use crate::libraries::library_dir;
+pub use ferriband_testkit::is_there;
+use ferriband_testkit::{finish, library_dir};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -11,17 +12,6 @@ use std::time::{Duration, Instant};
 pub const FERRIBAND: &str = env!("CARGO_BIN_EXE_ferriband");
 /// How long anything may take, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-
-/// False, with a word about it, if a program is not installed.
-pub fn is_there(program: &str, package: &str) -> bool {
-    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .chain(["/usr/sbin".into()])
-        .any(|dir| dir.join(program).is_file());
-    if !found {
-        eprintln!("skipped: {program} is not installed (apt install {package})");
-    }
-    found
-}
 
 pub fn ferriband(words: &[&str]) -> Command {
     let mut command = Command::new(FERRIBAND);
@@ -38,40 +28,9 @@ pub fn ferriband(words: &[&str]) -> Command {
 
 /// The output of a command that must end in time and with this success.
 pub fn output(words: &[&str]) -> Output {
-    let mut child = ferriband(words)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("ferriband runs");
-    // what it says may be more than a pipe holds
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            if let Some(mut pipe) = pipe {
-                let _ = pipe.read_to_end(&mut bytes);
-            }
-            bytes
-        })
-    };
-    let out = read(out.map(|pipe| Box::new(pipe) as _));
-    let err = read(err.map(|pipe| Box::new(pipe) as _));
-    let until = Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("our child") {
-            break status;
-        }
-        if Instant::now() > until {
-            let _ = child.kill();
-            panic!("{words:?} did not end within {PATIENCE:?}");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    Output {
-        status,
-        stdout: out.join().expect("read"),
-        stderr: err.join().expect("read"),
-    }
+    let mut command = ferriband(words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(&mut command, PATIENCE)
 }
 
 pub fn text(bytes: &[u8]) -> String {

@@ -1,6 +1,6 @@
 //! Programs of `tests/c` under `ferriband sdp run`, and what `ferriband sdp status` says of them.
 
-use crate::libraries::library_dir;
+use ferriband_testkit::{Cc, library_dir, place};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,15 +9,10 @@ use std::time::{Duration, Instant};
 
 /// The program of a source of `tests/c`, linked as `options` say.
 pub fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{source}.c"));
-    let status = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-o"])
-        .args([&program, &source])
-        .args(options)
-        .status();
-    assert!(status.expect("a C compiler, as for linking").success());
-    program
+    Cc::new(place!(), source, name)
+        .options(["-O2"])
+        .links(options)
+        .compile()
 }
 
 /// `ferriband sdp`.
