@@ -4,8 +4,7 @@ mod fabrics;
 
 use fabrics::*;
 use ferriband_testkit::{Cc, place};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// libfabric takes the addresses of interfaces that are not the loopback, and binds to localhost to see where an address of its own would be.
 #[test]

@@ -1,7 +1,7 @@
 //! Live fabrics for tests, and programs on their hosts.
 //!
 //! Where a package is missing its test says so and passes without having tested.
-#![allow(dead_code, reason = "each test binary uses some of it")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses some of it")]
 
 pub use ferriband_testkit::is_there;
 use ferriband_testkit::{finish, library_dir};
