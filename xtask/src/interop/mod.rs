@@ -10,7 +10,6 @@
 
 mod guest;
 mod lab;
-mod own;
 mod programs;
 mod table;
 
@@ -173,7 +172,6 @@ fn outside(options: &Options, args: &[String]) -> Outcome {
         std::fs::create_dir_all(directory)
             .map_err(|error| format!("{}: {error}", directory.display()))?;
     }
-    own::build()?;
     let kernel = built_kernel()?;
     let myself =
         std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;

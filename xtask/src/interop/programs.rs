@@ -106,7 +106,6 @@ pub fn all() -> Vec<Program> {
     let mut all = Vec::new();
     ping_pongs(&mut all);
     connections(&mut all);
-    put_and_get(&mut all);
     for managed in [false, true] {
         perftest(&mut all, managed);
     }
@@ -301,38 +300,6 @@ fn connections(all: &mut Vec<Program>) {
         "a multicast group, joined by IGMP, datagrams to it",
         complete,
         Some(NoLoss::Unreliable),
-    );
-}
-
-/// Our put and get, and Portals 4, over either side's libraries of verbs.
-fn put_and_get(all: &mut Vec<Program>) {
-    let mut push = |title: &str, proves: &str, server: String, client: String| {
-        all.push(Program {
-            server,
-            client,
-            title: title.to_owned(),
-            proves: proves.to_owned(),
-            family: Family::V4,
-            ready: Ready::Cm,
-            report: Report::Silent,
-            no_loss: None,
-            leaves_early: true,
-        });
-    };
-    for (length, how) in [(28, "in messages"), (65536, "by RDMA READ")] {
-        let what = format!("{length} 100 2012 {{own}}");
-        push(
-            &format!("put and get, {length} B"),
-            &format!("libferriband_putget: puts {how}, notifications, every byte checked"),
-            format!("{{verbs}} {{programs}}/pingpong listen {what}:{{port}}"),
-            format!("{{verbs}} {{programs}}/pingpong {{server}}:{{port}} {what}:0"),
-        );
-    }
-    push(
-        "Portals 4 within a side",
-        "libportals: puts, gets, atomics and triggers between two processes of the server's side",
-        "{verbs} {programs}/pair".to_owned(),
-        "true".to_owned(),
     );
 }
 
