@@ -1,5 +1,7 @@
-//! What each seed of the world of packets did, a line each: `packets [FIRST] [COUNT]`; or what transfers over networks
-//! that lose packets came to: `packets goodput [FIRST] [COUNT]`. The lines of two versions of the machines that behave
+//! What each seed of the world of packets did, a line each: `packets [FIRST] [COUNT]`; or what
+//! transfers over networks
+//! that lose packets came to: `packets goodput [FIRST] [COUNT]`. The lines of two versions of the
+//! machines that behave
 //! alike are equal to the byte.
 use ferriband_sim::packet::goodput::{Network, Transfer, measure};
 use ferriband_sim::packet::{Options, run_seed};

@@ -245,7 +245,8 @@ impl Cm {
         self.pump(engine, &mut state);
     }
 
-    /// The process leaves: whoever is connected is told. Not if another thread is at it and does not
+    /// The process leaves: whoever is connected is told. Not if another thread is at it and does
+    /// not
     /// come to an end. `receive` sees to it that what comes is taken.
     pub(crate) fn say_goodbye(&self, engine: &Engine, receive: impl FnMut()) {
         let patience = Engine::now().0 + GOODBYE_NS;

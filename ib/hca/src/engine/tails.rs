@@ -1,4 +1,5 @@
-//! Queue pairs that keep the end of a long message back for the next one (`qp/packets/wait.rs`), until it is found that none comes.
+//! Queue pairs that keep the end of a long message back for the next one (`qp/packets/wait.rs`),
+//! until it is found that none comes.
 //!
 //! Owns the list of them, and how long a polling program may find nothing before they go. Must not know: packets.
 

@@ -74,7 +74,8 @@ pub struct Report {
     pub completions: u64,
     /// Queue pairs whose send queue ended in error.
     pub failed: u64,
-    /// A digest of every packet sent, with its time, and of what the queue pairs counted and diagnose at the end:
+    /// A digest of every packet sent, with its time, and of what the queue pairs counted and
+    /// diagnose at the end:
     /// machines that behave alike have equal ones.
     pub digest: u64,
 }

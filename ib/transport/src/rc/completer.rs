@@ -1,6 +1,7 @@
 //! The completer: what acknowledgements and responses do to the send queue.
 //!
-//! A part of [`Requester`]. A response is believed only within the PSNs that are outstanding; whatever lies
+//! A part of [`Requester`]. A response is believed only within the PSNs that are outstanding;
+//! whatever lies
 //! outside is an echo of the past or a lie, and is dropped.
 
 use super::repair::{Gap, OnGap};
@@ -90,7 +91,8 @@ impl Requester {
         }
     }
 
-    /// The peer reports a gap, or its answers have one. What goes again alone is no retry: the peer answers, and if it
+    /// The peer reports a gap, or its answers have one. What goes again alone is no retry: the peer
+    /// answers, and if it
     /// never gets that packet, the ack time-out counts.
     fn gap(&mut self, now: Instant, gap: Gap) -> Outcome {
         if self.cur_psn() == self.at.una {

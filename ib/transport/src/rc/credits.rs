@@ -1,6 +1,8 @@
-//! The requester's side of end-to-end flow control: which messages the peer has receives for (IBA 9.7.7.2).
+//! The requester's side of end-to-end flow control: which messages the peer has receives for (IBA
+//! 9.7.7.2).
 //!
-//! Owns the message numbers and the one packet that asks beyond the credits. Must not know requests nor windows.
+//! Owns the message numbers and the one packet that asks beyond the credits. Must not know requests
+//! nor windows.
 
 use ferriband_wire::{CreditCode, Msn, Psn};
 
@@ -28,7 +30,8 @@ impl Credits {
         }
     }
 
-    /// IBA 9.7.7.2: the limit is the MSN plus the credits. It never moves back: an old acknowledgement that comes
+    /// IBA 9.7.7.2: the limit is the MSN plus the credits. It never moves back: an old
+    /// acknowledgement that comes
     /// late says less, not more.
     pub fn take(&mut self, credits: CreditCode, msn: Msn) {
         match credits.credits() {

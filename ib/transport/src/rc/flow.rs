@@ -1,4 +1,5 @@
-//! What may be outstanding: a window of requests on their way out, one of READ responses on their way back, and the
+//! What may be outstanding: a window of requests on their way out, one of READ responses on their
+//! way back, and the
 //! round trip that both are measured by.
 //!
 //! Owns [`Window`]s and [`RoundTrip`] of one requester. Must not know the queue nor what was lost.
@@ -27,7 +28,8 @@ pub(super) struct Flow {
 pub(super) struct Reach {
     /// The packet that is looked at.
     pub ahead: u32,
-    /// Up to the farthest packet that the peer is known to have, that one counted; 0 if it has told of none.
+    /// Up to the farthest packet that the peer is known to have, that one counted; 0 if it has told
+    /// of none.
     pub heard: u32,
     /// PSNs of READ responses that are still to come.
     pub responses: u32,
@@ -57,14 +59,16 @@ impl Flow {
         self.responses.limit(limit.responses_bytes, mtu);
     }
 
-    /// Packets that had better leave together: a quarter of the window. A path that holds a whole window in one run
+    /// Packets that had better leave together: a quarter of the window. A path that holds a whole
+    /// window in one run
     /// stands still while that run is acknowledged.
     #[inline]
     pub fn run_packets(&self) -> u32 {
         (self.requests.size() / 4).max(LEAST_RUN)
     }
 
-    /// Packets that are under way if this one is the next: what the peer is known to have is not, though it is not
+    /// Packets that are under way if this one is the next: what the peer is known to have is not,
+    /// though it is not
     /// acknowledged while there is a gap before it.
     pub fn in_flight(&self, reach: Reach) -> u32 {
         let Reach {
@@ -82,7 +86,8 @@ impl Flow {
         ahead - responses.max(heard).min(ahead)
     }
 
-    /// A loss makes a window smaller, once for all that was outstanding when it was noticed: what is sent lies before
+    /// A loss makes a window smaller, once for all that was outstanding when it was noticed: what
+    /// is sent lies before
     /// `next`. `holds`: the peer keeps what comes after a gap.
     pub fn lost(&mut self, una: Psn, next: Psn, responses: bool, holds: bool) {
         if self.recover.is_some_and(|end| end.after(una)) {

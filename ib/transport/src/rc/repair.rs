@@ -1,19 +1,25 @@
 //! Loss repair: what a requester knows of losses, and what is to be sent again because of it.
 //!
-//! Three questions, each with states of its own, for they are independent: is anybody there ([`Doubt`]), was this
-//! gap answered before ([`Echo`]), and how is a gap mended ([`Mend`]). Events come in as methods, at most one answer
-//! each comes out ([`OnSilence`], [`OnGap`]), and [`Repair::next`] names the next packet to send again.
+//! Three questions, each with states of its own, for they are independent: is anybody there
+//! ([`Doubt`]), was this
+//! gap answered before ([`Echo`]), and how is a gap mended ([`Mend`]). Events come in as methods,
+//! at most one answer
+//! each comes out ([`OnSilence`], [`OnGap`]), and [`Repair::next`] names the next packet to send
+//! again.
 //!
-//! Owns what is known of losses. Must not know the send queue, packets, window sizes, nor timers: the requester tells
+//! Owns what is known of losses. Must not know the send queue, packets, window sizes, nor timers:
+//! the requester tells
 //! what is outstanding ([`Flight`]) and does what is decided here.
 
 use super::gaps::Repairs;
 use crate::types::Instant;
 use ferriband_wire::{GapReport, Psn};
 
-/// Packets in a row that a peer lacks, each told after the one before was sent again, until all is sent again.
+/// Packets in a row that a peer lacks, each told after the one before was sent again, until all is
+/// sent again.
 const NEIGHBOURS: u32 = 3;
-/// Silences that pass, at the most, without a question about messages whose acknowledgement was not asked for, while
+/// Silences that pass, at the most, without a question about messages whose acknowledgement was not
+/// asked for, while
 /// the peer is heard otherwise.
 const PUT_OFF: u32 = 8;
 
@@ -88,11 +94,13 @@ pub(super) enum Gap {
 enum Doubt {
     #[default]
     None,
-    /// The question is to be sent. An earlier one about the packets before `asked` was not answered.
+    /// The question is to be sent. An earlier one about the packets before `asked` was not
+    /// answered.
     Ask { asked: Option<Psn> },
     /// The question went; what had been sent then ended at `end`.
     Asked { end: Psn },
-    /// It was answered, and not everything before `end` is acknowledged: the rest is lost, unless the peer is just
+    /// It was answered, and not everything before `end` is acknowledged: the rest is lost, unless
+    /// the peer is just
     /// behind and more acknowledgements are on their way.
     Suspect { end: Psn },
 }
@@ -106,12 +114,14 @@ struct Silence {
     put_off: u32,
 }
 
-/// The gap that was answered by going back last, until there is progress: another report of it is the same gap.
+/// The gap that was answered by going back last, until there is progress: another report of it is
+/// the same gap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Echo {
     /// The oldest PSN then.
     at: Psn,
-    /// A request was lost, so an acknowledgement of what was not sent again yet tells that the peer has kept it.
+    /// A request was lost, so an acknowledgement of what was not sent again yet tells that the peer
+    /// has kept it.
     learns: bool,
 }
 
@@ -136,7 +146,8 @@ struct Fill {
     run: u32,
     /// The farthest packet that the peer has told to have, though not all before it.
     heard: Option<Psn>,
-    /// [`Echo::learns`] for going back from here: a response that was lost since tells nothing of what the peer keeps.
+    /// [`Echo::learns`] for going back from here: a response that was lost since tells nothing of
+    /// what the peer keeps.
     learns: bool,
 }
 
@@ -195,7 +206,8 @@ impl Repair {
         !self.waiting.is_empty()
     }
 
-    /// The next packet to send again; it counts as sent. First what fills gaps, the oldest one before the others.
+    /// The next packet to send again; it counts as sent. First what fills gaps, the oldest one
+    /// before the others.
     #[cold]
     pub fn next(&mut self, now: Instant) -> Option<Again> {
         if let Mend::Fill(fill) = &mut self.mend
@@ -220,7 +232,8 @@ impl Repair {
         self.silence.questions += 1;
     }
 
-    /// Nothing was heard for some round trips. `goes_on`: it may pass without a question, and until when.
+    /// Nothing was heard for some round trips. `goes_on`: it may pass without a question, and until
+    /// when.
     #[cold]
     pub fn silence(&mut self, goes_on: Option<Instant>) -> OnSilence {
         let asked = match self.doubt {
@@ -242,7 +255,8 @@ impl Repair {
         OnSilence::Ask
     }
 
-    /// Where what was sent before the last question ended, while its answer is not complete. To be taken before an
+    /// Where what was sent before the last question ended, while its answer is not complete. To be
+    /// taken before an
     /// acknowledgement is, and handed to [`Self::answered`] after it.
     #[inline]
     pub fn doubted(&self) -> Option<Psn> {
@@ -253,8 +267,10 @@ impl Repair {
         }
     }
 
-    /// An acknowledgement was taken while everything before `end` was in doubt. If the peer had all of that it is said
-    /// at once or soon; what is missing after a moment without more is lost. True: that moment begins.
+    /// An acknowledgement was taken while everything before `end` was in doubt. If the peer had all
+    /// of that it is said
+    /// at once or soon; what is missing after a moment without more is lost. True: that moment
+    /// begins.
     #[cold]
     pub fn answered(&mut self, end: Psn, flight: &Flight) -> bool {
         if matches!(
@@ -272,7 +288,8 @@ impl Repair {
         suspect
     }
 
-    /// Something was acknowledged that was not before. What is suspected stays so until [`Self::answered`] looks again.
+    /// Something was acknowledged that was not before. What is suspected stays so until
+    /// [`Self::answered`] looks again.
     #[inline]
     pub fn progress(&mut self) {
         if matches!(self.doubt, Doubt::Ask { .. } | Doubt::Asked { .. }) {
@@ -285,7 +302,8 @@ impl Repair {
         }
     }
 
-    /// Everything before `una` was acknowledged, and this requester went back to there for a lost request: it may learn
+    /// Everything before `una` was acknowledged, and this requester went back to there for a lost
+    /// request: it may learn
     /// from what is acknowledged now.
     #[inline]
     pub fn may_learn(&self, una: Psn) -> bool {
@@ -304,7 +322,8 @@ impl Repair {
         }
     }
 
-    /// There is a gap before what the peer has, or its answers have one. Once per gap: echoes of the report, and
+    /// There is a gap before what the peer has, or its answers have one. Once per gap: echoes of
+    /// the report, and
     /// answers that were under way already, must not use up retries.
     #[cold]
     pub fn gap(&mut self, gap: Gap, flight: &Flight) -> OnGap {
@@ -346,7 +365,8 @@ impl Repair {
         matches!(&self.mend, Mend::Fill(Fill { last: Some((last, _)), .. }) if *last == una)
     }
 
-    /// A gap was filled, and what came after it acknowledged. If all but the last packet is: a peer that does not know
+    /// A gap was filled, and what came after it acknowledged. If all but the last packet is: a peer
+    /// that does not know
     /// this requester yet keeps no end of a message, and nothing comes after it that would tell.
     #[cold]
     pub fn filled(&mut self, flight: &Flight) {
@@ -357,7 +377,8 @@ impl Repair {
         }
     }
 
-    /// The peer, which keeps what it gets, lists packets beyond `expected` that it lacks: they are sent again while that
+    /// The peer, which keeps what it gets, lists packets beyond `expected` that it lacks: they are
+    /// sent again while that
     /// one still is. `expected` is outstanding.
     #[cold]
     pub fn listed(&mut self, expected: Psn, report: &GapReport, flight: &Flight) {
@@ -387,7 +408,8 @@ impl Repair {
         at.is_some_and(|at| flight.now.0 < at.0 + flight.lately_ns)
     }
 
-    /// Everything from the oldest packet on is sent again, or flushed: nothing needs to be sent again by itself.
+    /// Everything from the oldest packet on is sent again, or flushed: nothing needs to be sent
+    /// again by itself.
     pub fn went_back(&mut self) {
         self.doubt = Doubt::None;
         self.silence.questions = 0;

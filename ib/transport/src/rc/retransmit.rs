@@ -1,6 +1,7 @@
 //! Sending again: the requester's timers, going back, and single packets that are sent once more.
 //!
-//! A part of [`Requester`]: what [`super::repair`] decides is done here. Reads the send queue and moves the cursor back;
+//! A part of [`Requester`]: what [`super::repair`] decides is done here. Reads the send queue and
+//! moves the cursor back;
 //! must not know acknowledgements, which [`super::completer`] takes.
 
 use super::repair::{Again, Flight, OnSilence};
@@ -59,8 +60,10 @@ impl Requester {
         self.repair.questions() > 0 || self.acks.since_asked < self.ahead(self.cur_psn())
     }
 
-    /// The peer has no answer to give and lives: where messages go to and fro so slowly that they outlast a silence,
-    /// that is none. Until when it is not, then. Only so often, for a message that was lost is to be found though its
+    /// The peer has no answer to give and lives: where messages go to and fro so slowly that they
+    /// outlast a silence,
+    /// that is none. Until when it is not, then. Only so often, for a message that was lost is to
+    /// be found though its
     /// peer goes on sending others: [`super::repair::Repair::silence`] counts.
     #[cold]
     fn silence_goes_on(
@@ -117,7 +120,8 @@ impl Requester {
         psn.sub(self.sq.get(self.sq.done()).first_psn.get()).get()
     }
 
-    /// The next packet that loss repair wants to be sent again by itself. None if there is none any more.
+    /// The next packet that loss repair wants to be sent again by itself. None if there is none any
+    /// more.
     #[cold]
     pub(super) fn send_again(
         &mut self,
@@ -152,9 +156,12 @@ impl Requester {
         None
     }
 
-    /// Sends the oldest packet once more and wants to hear about it: whether it, or what came after it, or only the
-    /// answer was lost, its acknowledgement tells. A duplicate is answered and not executed (IBA C9-105), so this is no
-    /// retry. Asking with the newest packet would not do: behind a gap whose NAK was lost it is dropped.
+    /// Sends the oldest packet once more and wants to hear about it: whether it, or what came after
+    /// it, or only the
+    /// answer was lost, its acknowledgement tells. A duplicate is answered and not executed (IBA
+    /// C9-105), so this is no
+    /// retry. Asking with the newest packet would not do: behind a gap whose NAK was lost it is
+    /// dropped.
     #[cold]
     fn question(
         &mut self,
@@ -168,14 +175,16 @@ impl Requester {
         self.repair.asked(end_of_flight);
         self.log.counters.questions += 1;
         self.start_silence_timer(now, ctx);
-        // who is asked has time to answer, be it the last question before the ack time-out: that may come up to 4 T
+        // who is asked has time to answer, be it the last question before the ack time-out: that
+        // may come up to 4 T
         // after the request (IBA 9.7.6.1.3)
         let answer = self.flow.trip.silence_ns(ctx.tuning.silence_ns);
         self.timers.put_off(Timer::Ack, now.plus_ns(answer));
         Some(len)
     }
 
-    /// The oldest packet once more, as it was, with a request for an acknowledgement. None if nothing is outstanding.
+    /// The oldest packet once more, as it was, with a request for an acknowledgement. None if
+    /// nothing is outstanding.
     #[cold]
     fn repeat_oldest(
         &mut self,
@@ -202,7 +211,8 @@ impl Requester {
         len
     }
 
-    /// A packet that was sent before, once more: of which request, which of its packets, how many PSNs and from which.
+    /// A packet that was sent before, once more: of which request, which of its packets, how many
+    /// PSNs and from which.
     /// None if its bytes cannot be read.
     #[cold]
     fn emit_again(
@@ -227,7 +237,8 @@ impl Requester {
         Some(len)
     }
 
-    /// The request and the packet of it that an outstanding PSN stands for; None for READs and atomics, whose answers
+    /// The request and the packet of it that an outstanding PSN stands for; None for READs and
+    /// atomics, whose answers
     /// come in order.
     fn find(&self, psn: Psn) -> Option<(u64, u32)> {
         if self.ahead(psn) >= self.ahead(self.cur_psn()) {

@@ -11,9 +11,11 @@
 //! [`p2p`], [`job`], [`coll`], [`abi`].
 //!
 //! How it hangs together: [`abi`] checks arguments and enters the [`runtime::Runtime`]; [`p2p`]
-//! starts sends and receives, which become [`request`]s unless they are over at once; [`p2p::progress`]
+//! starts sends and receives, which become [`request`]s unless they are over at once;
+//! [`p2p::progress`]
 //! looks at the channels, hands what has come to its receive, and sends what had to wait; [`wait`]
-//! calls that until something is done, and puts the process to sleep when nothing comes. Collectives
+//! calls that until something is done, and puts the process to sleep when nothing comes.
+//! Collectives
 //! are made of sends and receives in the communicator's second context ([`coll`]).
 
 /// Writes a line to standard error. Where that takes nothing, a pipe that nobody reads or a full

@@ -1,6 +1,7 @@
 //! Packets of one source as they come to a queue pair, under one lock of its machine.
 //!
-//! Owns what a batch of packets has in common: the region that was found last, and whether the source is the peer. Must
+//! Owns what a batch of packets has in common: the region that was found last, and whether the
+//! source is the peer. Must
 //! not know sockets, nor what the batch lets go ([`super::Qp::turn_packets`]).
 
 use std::sync::Arc;
@@ -33,7 +34,8 @@ impl Incoming<'_> {
         self.side.machine.answer_due() == AnswerDue::More
     }
 
-    /// What came has left nothing to tell, to answer or to send: [`Qp::turn_packets`] need not be called.
+    /// What came has left nothing to tell, to answer or to send: [`Qp::turn_packets`] need not be
+    /// called.
     pub(crate) fn is_settled(&self) -> bool {
         let side = &*self.side;
         !side.stirred
@@ -45,7 +47,8 @@ impl Incoming<'_> {
             && self.qp.target.is_none()
     }
 
-    /// A packet of this opcode, its ICRC checked, that has come right after one that was taken and is like it but for its PSN, AckReq (`numbers`) and payload: a
+    /// A packet of this opcode, its ICRC checked, that has come right after one that was taken and
+    /// is like it but for its PSN, AckReq (`numbers`) and payload: a
     /// middle packet of a SEND or WRITE. False if it has to be looked at as any other.
     pub(crate) fn take_alike(
         &mut self,

@@ -13,7 +13,8 @@ use crate::limits;
 use crate::roce::env::PacketEnv;
 use crate::roce::tx::{self, Run, Spread, TxPath};
 
-/// Packets that one turn of a queue pair sends before others have theirs: four whole runs of 1,040 bytes each, the most
+/// Packets that one turn of a queue pair sends before others have theirs: four whole runs of 1,040
+/// bytes each, the most
 /// that an interface of 1,500 bytes leaves.
 pub(super) const TURN_PACKETS: usize = 4 * 62;
 
@@ -193,7 +194,8 @@ fn offered(
     Some((answer, false))
 }
 
-/// Middle packets that follow a request which was just pushed, `most` of them at the most; their number.
+/// Middle packets that follow a request which was just pushed, `most` of them at the most; their
+/// number.
 fn push_middles(
     machine: &mut QueuePair,
     path: &mut TxPath,

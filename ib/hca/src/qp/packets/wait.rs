@@ -1,15 +1,23 @@
 //! When a packet waits, and for what.
 //!
-//! The rule: a packet goes, unless the rate names a later time, or company is expected that it can travel with. Then it
-//! goes with that, and alone once a look finds that nobody comes. Two kinds of packets have company. An acknowledgement
-//! travels with the program's reply, for a datagram of its own costs as much as the reply. And the end of a long SEND
-//! travels with the next one: a run that the kernel cuts apart carries 62 packets of 1 KiB, so a message of 64 KiB is one
-//! run and two packets more, and those cost a system call and a way through the kernel, at both ends, as the 62 do. (The
+//! The rule: a packet goes, unless the rate names a later time, or company is expected that it can
+//! travel with. Then it
+//! goes with that, and alone once a look finds that nobody comes. Two kinds of packets have
+//! company. An acknowledgement
+//! travels with the program's reply, for a datagram of its own costs as much as the reply. And the
+//! end of a long SEND
+//! travels with the next one: a run that the kernel cuts apart carries 62 packets of 1 KiB, so a
+//! message of 64 KiB is one
+//! run and two packets more, and those cost a system call and a way through the kernel, at both
+//! ends, as the 62 do. (The
 //! first packet of a WRITE has a header more than the others, so it begins a run in any case.)
 //!
-//! Company is expected where it came at once before ([`Habit`]), of a program that comes back. One that waits for an
-//! answer between two messages, or only looks at memory, is not kept waiting. Owns what is kept back and what is known of
-//! the program's habits. Must not know packets, sockets, nor who finds out that nobody comes ([`crate::engine`]'s `tails`
+//! Company is expected where it came at once before ([`Habit`]), of a program that comes back. One
+//! that waits for an
+//! answer between two messages, or only looks at memory, is not kept waiting. Owns what is kept
+//! back and what is known of
+//! the program's habits. Must not know packets, sockets, nor who finds out that nobody comes
+//! ([`crate::engine`]'s `tails`
 //! for ends, `roce/rx.rs` for acknowledgements).
 
 use ferriband_transport::AnswerDue;
@@ -21,11 +29,14 @@ use super::pace::{Pace, SharedPace};
 const REPLY_NS: u64 = 20_000;
 /// What came at once so often in a row is expected to come again.
 const TRUSTED: u8 = 2;
-/// Messages in a row between which the program has not looked for completions: then it may not come back for long.
+/// Messages in a row between which the program has not looked for completions: then it may not come
+/// back for long.
 const UNLOOKED: u8 = 16;
-/// From one message to the next, at the most, for each KiB of it: less than it takes to get there and back.
+/// From one message to the next, at the most, for each KiB of it: less than it takes to get there
+/// and back.
 const KIB_NS: u64 = 600;
-/// That time where the peer has not acknowledged what was sent before: then it cannot have answered, however slow this
+/// That time where the peer has not acknowledged what was sent before: then it cannot have
+/// answered, however slow this
 /// machine is.
 const SLOW_KIB_NS: u64 = 4 * KIB_NS;
 
@@ -86,8 +97,10 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// A message of `bytes` bytes was posted at `now` and has an end that could wait; `polls` counts how often the
-    /// program has looked for completions; `flies`: something that was sent before is not acknowledged. True if another
+    /// A message of `bytes` bytes was posted at `now` and has an end that could wait; `polls`
+    /// counts how often the
+    /// program has looked for completions; `flies`: something that was sent before is not
+    /// acknowledged. True if another
     /// message is expected.
     fn expects(&mut self, bytes: u32, now: u64, polls: u32, flies: bool) -> bool {
         let longest = if flies { SLOW_KIB_NS } else { KIB_NS };
@@ -112,7 +125,8 @@ pub(super) struct Wait {
     pub pace: Pace,
     /// When packets may go on that the rate held back.
     until: Option<u64>,
-    /// The peer takes what comes together together, so an acknowledgement may travel behind a request: see
+    /// The peer takes what comes together together, so an acknowledgement may travel behind a
+    /// request: see
     /// [`super::Qp::packets_in`].
     together: bool,
     /// Requests that followed an acknowledgement at once.
@@ -169,8 +183,10 @@ impl Wait {
         self.stream.messages.did_not_come();
     }
 
-    /// A turn begins; `due`: an acknowledgement is, and nothing more. It waits for the program's reply only while the
-    /// program polls, comes back, and has replied at once before. An end that waited goes, but for one that the program
+    /// A turn begins; `due`: an acknowledgement is, and nothing more. It waits for the program's
+    /// reply only while the
+    /// program polls, comes back, and has replied at once before. An end that waited goes, but for
+    /// one that the program
     /// has yet to come back to.
     pub fn begin(&mut self, why: Turn, due: bool, now: u64) {
         self.until = None;
@@ -198,8 +214,10 @@ impl Wait {
         self.end_waits != Some(false) && self.pace.is_off()
     }
 
-    /// The end of a message of `bytes` bytes is next: whether it waits is decided once in a turn. `looks`: how often the
-    /// program has looked for completions. `flies`: as what was sent before this turn is not acknowledged.
+    /// The end of a message of `bytes` bytes is next: whether it waits is decided once in a turn.
+    /// `looks`: how often the
+    /// program has looked for completions. `flies`: as what was sent before this turn is not
+    /// acknowledged.
     pub fn end_is_next(&mut self, bytes: u32, now: u64, looks: u32, flies: bool) {
         let stream = &mut self.stream;
         let waits = self
@@ -213,7 +231,8 @@ impl Wait {
     pub fn next(&mut self, due: AnswerDue, device: &SharedPace, now: u64) -> Go {
         self.until = self.pace.wait(device, now);
         let is_over = self.until.is_some();
-        // requests first, if the peer lets them: an acknowledgement, which is shorter, ends a run of packets of one size
+        // requests first, if the peer lets them: an acknowledgement, which is shorter, ends a run
+        // of packets of one size
         let is_first = match due {
             AnswerDue::More => true,
             AnswerDue::Ack => !self.together && !self.keeps_acknowledgement,

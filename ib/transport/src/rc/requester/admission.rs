@@ -1,7 +1,9 @@
-//! What may be sent now: every limit on what a requester may have outstanding, and which packets ask for an
+//! What may be sent now: every limit on what a requester may have outstanding, and which packets
+//! ask for an
 //! acknowledgement.
 //!
-//! A part of [`Requester`], which is read here and sent from there; a request that begins is given its PSNs. Must not
+//! A part of [`Requester`], which is read here and sent from there; a request that begins is given
+//! its PSNs. Must not
 //! know what was lost.
 
 use super::Requester;
@@ -12,13 +14,16 @@ use crate::timer::Timer;
 use crate::types::{SendFlags, SendOpcode, WcStatus};
 use ferriband_wire::{Psn, Service};
 
-/// Packets of a piece of a READ, at the most (those between its first and its last go by one call of the kernel's), and
+/// Packets of a piece of a READ, at the most (those between its first and its last go by one call
+/// of the kernel's), and
 /// packets that all pieces together may have before that counts.
 const READ_PIECE: u32 = 64;
 const READ_PIECES: u32 = 128;
-/// Of so many messages in a row one asks for an acknowledgement even if nobody waits for any of them.
+/// Of so many messages in a row one asks for an acknowledgement even if nobody waits for any of
+/// them.
 const QUIET_MESSAGES: u32 = 8;
-/// Packets of a message that may go without being acknowledged by itself: for longer ones a packet more is little.
+/// Packets of a message that may go without being acknowledged by itself: for longer ones a packet
+/// more is little.
 const QUIET_PACKETS: u32 = 8;
 
 /// A packet that may be sent now.
@@ -47,8 +52,10 @@ pub(in crate::rc) struct Middles {
 }
 
 impl Requester {
-    /// The middle packets that follow the one that was sent last, where nothing but the window has a say: as many as may
-    /// go now, `places` at the most. None leaves it to [`Requester::poll_transmit`] to find out what there is to do.
+    /// The middle packets that follow the one that was sent last, where nothing but the window has
+    /// a say: as many as may
+    /// go now, `places` at the most. None leaves it to [`Requester::poll_transmit`] to find out
+    /// what there is to do.
     pub(in crate::rc) fn admit_middles(&self, ctx: &Context<'_>, places: u32) -> Option<Middles> {
         if self.repair.is_pending()
             || self.timers.is_set(Timer::Rnr)
@@ -156,8 +163,10 @@ impl Requester {
         })
     }
 
-    /// A READ's pieces: a quarter of the window, so that several keep it full while one is answered, and not so large
-    /// that one alone fills it when it has shrunk; but with few READs outstanding, pieces that fill it.
+    /// A READ's pieces: a quarter of the window, so that several keep it full while one is
+    /// answered, and not so large
+    /// that one alone fills it when it has shrunk; but with few READs outstanding, pieces that fill
+    /// it.
     fn read_piece(&self, ctx: &Context<'_>) -> u32 {
         let at_once = u32::from(ctx.attr.max_rd_atomic).max(1);
         let most = (READ_PIECES / at_once).max(READ_PIECE);
@@ -191,8 +200,10 @@ impl Requester {
         in_flight < ctx.tuning.max_inflight_packets.max(1)
     }
 
-    /// Whether the peer's credits allow the current packet, or it may ask for them (true). IBA 9.7.7.2: beyond the
-    /// credits a single packet may ask whether there is a receive after all; the rest of the message follows when that
+    /// Whether the peer's credits allow the current packet, or it may ask for them (true). IBA
+    /// 9.7.7.2: beyond the
+    /// credits a single packet may ask whether there is a receive after all; the rest of the
+    /// message follows when that
     /// packet was acknowledged. A WRITE asks with its last packet.
     pub(in crate::rc) fn within_credits(
         &self,
@@ -217,9 +228,12 @@ impl Requester {
         Some(asks)
     }
 
-    /// Nobody waits for the end of the current request, a message of few `packets`: it has no completion, and there is
-    /// room for others. Its acknowledgement, which costs each end as much as sending and receiving the message, may come
-    /// with that of a later one: of one in a few, so that where messages come one by one the silence is never long enough
+    /// Nobody waits for the end of the current request, a message of few `packets`: it has no
+    /// completion, and there is
+    /// room for others. Its acknowledgement, which costs each end as much as sending and receiving
+    /// the message, may come
+    /// with that of a later one: of one in a few, so that where messages come one by one the
+    /// silence is never long enough
     /// for a question. IBA leaves it to the requester when to ask.
     pub(in crate::rc) fn is_quiet(&self, ctx: &Context<'_>, packets: u32) -> bool {
         packets <= QUIET_PACKETS
@@ -231,7 +245,8 @@ impl Requester {
             && (self.credits.are_unlimited() || !self.sq.get(self.at.request).consumes_receive())
     }
 
-    /// An acknowledgement is asked for often enough that the window never fills without one under way.
+    /// An acknowledgement is asked for often enough that the window never fills without one under
+    /// way.
     pub(in crate::rc) fn wants_ack(&self, ctx: &Context<'_>, psn: Psn) -> bool {
         let window = self.window(ctx);
         let in_flight = self.in_flight(psn);

@@ -1,6 +1,7 @@
 //! Blocks of the program that collectives read and write.
 //!
-//! Owns: what a call's buffers, counts, displacements and datatypes are as ranges of memory. Must not
+//! Owns: what a call's buffers, counts, displacements and datatypes are as ranges of memory. Must
+//! not
 //! know: which collective they are for.
 
 use super::op::Reduction;
@@ -123,7 +124,8 @@ impl Uneven {
     }
 }
 
-/// One buffer does not begin where the other one, of a block for each rank, does, nor where this rank's block does.
+/// One buffer does not begin where the other one, of a block for each rank, does, nor where this
+/// rank's block does.
 pub(super) fn send_aside(own: &Source, blocks: &[Sink], rank: u32) -> Outcome {
     for block in [blocks.first(), blocks.get(rank as usize)]
         .into_iter()
@@ -149,8 +151,10 @@ pub(super) fn sources(blocks: &[Sink]) -> Vec<Source> {
     blocks.iter().map(Sink::source).collect()
 }
 
-/// The program's functions get vectors of so many bytes at the most as they are. The standard has them go from element to element, but there are some that
-/// look at all of a vector (hypre merges lists), which works where a vector is combined in one. Longer ones are combined part by part if operands may
+/// The program's functions get vectors of so many bytes at the most as they are. The standard has
+/// them go from element to element, but there are some that
+/// look at all of a vector (hypre merges lists), which works where a vector is combined in one.
+/// Longer ones are combined part by part if operands may
 /// change places.
 const WHOLE: u64 = 8192;
 
@@ -164,7 +168,8 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// The schedule of something that combines: `sent` elements, of which `received` are a result here (none: no result comes here), and what the
+    /// The schedule of something that combines: `sent` elements, of which `received` are a result
+    /// here (none: no result comes here), and what the
     /// schedule is, from *commutative* and *in place*.
     ///
     /// # Safety

@@ -1,4 +1,5 @@
-//! Collectives that move blocks: what the program passed becomes a schedule and the places of its blocks. The entries are in `collective_calls.rs`.
+//! Collectives that move blocks: what the program passed becomes a schedule and the places of its
+//! blocks. The entries are in `collective_calls.rs`.
 
 use super::blocks::{Uneven, all_aside, even, moving, send_aside, shape, sources};
 use super::inter;

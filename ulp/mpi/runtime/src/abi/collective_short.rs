@@ -1,4 +1,5 @@
-//! Blocking collectives that need no schedule: what the program passed becomes ranges, if they are such. What they do is in `coll/direct/`.
+//! Blocking collectives that need no schedule: what the program passed becomes ranges, if they are
+//! such. What they do is in `coll/direct/`.
 //!
 //! Each says whether it has done it. Where it has not, nothing has begun; and all ranks come to the same answer, which depends on what MPI wants to be the same everywhere.
 

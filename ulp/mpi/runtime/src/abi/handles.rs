@@ -1,6 +1,7 @@
 //! Handles of requests that a call passes.
 //!
-//! Owns: which request a handle names, and whose error handler learns of a wrong one. Must not know:
+//! Owns: which request a handle names, and whose error handler learns of a wrong one. Must not
+//! know:
 //! how a request is waited for.
 
 use crate::constants::*;
@@ -75,7 +76,8 @@ pub(super) unsafe fn all(guard: &Guard, count: c_int, requests: Array) -> Raised
     Ok(indices)
 }
 
-/// The request that was over first, if one is; false if none is active. Any of them would do (MPI 5.0, 3.7.5), but a program whose messages end with one that says so would miss those
+/// The request that was over first, if one is; false if none is active. Any of them would do (MPI
+/// 5.0, 3.7.5), but a program whose messages end with one that says so would miss those
 /// before it if that came out first (HPC Challenge's random access).
 pub(super) fn any_done(guard: &Guard, indices: &[Option<u32>]) -> (Option<usize>, bool) {
     let age = |index: u32| {

@@ -1,6 +1,8 @@
 //! Collectives: schedules ([`super::choose`]) and what runs them ([`super::exec`]).
 //!
-//! Three more are done without a schedule where ranks share memory ([`super::direct`]). Two are done by hand, out of sends and receives in the communicator's second context: the blocking barrier, whose every nanosecond counts
+//! Three more are done without a schedule where ranks share memory ([`super::direct`]). Two are
+//! done by hand, out of sends and receives in the communicator's second context: the blocking
+//! barrier, whose every nanosecond counts
 //! (MacArthur et al. 2017, section IV-B: pairwise exchange for powers of two, dissemination otherwise), and the broadcast by which
 //! communicators are made.
 

@@ -1,6 +1,7 @@
 //! The bytes of a message of a schedule: where they lie, or a copy.
 //!
-//! Owns: what a piece of a schedule is as a range of memory. Must not know: in which order steps are
+//! Owns: what a piece of a schedule is as a range of memory. Must not know: in which order steps
+//! are
 //! done.
 
 use super::exec::{Execution, broken, no_memory};
@@ -33,7 +34,8 @@ impl Execution {
         Ok((bounce.source(), Some(bounce)))
     }
 
-    /// Where a message comes in: its place if that is one piece, else memory from which it is put there.
+    /// Where a message comes in: its place if that is one piece, else memory from which it is put
+    /// there.
     pub(super) fn room(&mut self, pieces: &[Piece]) -> Outcome<(Sink, Option<Buffer>)> {
         let parts = pieces.iter().map(|piece| self.sink(*piece));
         let parts = parts.collect::<Outcome<Vec<Sink>>>()?;

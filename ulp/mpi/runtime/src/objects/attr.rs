@@ -1,6 +1,7 @@
 //! Attributes: what a program keeps at communicators, datatypes and windows, under keys that it makes.
 //!
-//! The program's functions are numbers here; `abi/attribute.rs` calls them, with the runtime's lock given up.
+//! The program's functions are numbers here; `abi/attribute.rs` calls them, with the runtime's lock
+//! given up.
 
 use crate::constants::{MPI_ERR_KEYVAL, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};

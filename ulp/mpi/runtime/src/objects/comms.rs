@@ -62,7 +62,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns it.
+    /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns
+    /// it.
     pub fn drop_comm(&mut self, index: u32) {
         self.comms.retire(index);
         self.comms[index].freed = true;

@@ -52,7 +52,8 @@ pub enum Content {
 }
 
 impl Runtime {
-    /// A message whose turn it is has come from `from`, by whatever path. Its body may be read until this returns.
+    /// A message whose turn it is has come from `from`, by whatever path. Its body may be read
+    /// until this returns.
     #[inline]
     pub fn take(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
         if trace::is_on() {

@@ -32,7 +32,8 @@ impl Runtime {
         self.post_receive(request, comm, context, source, tag)
     }
 
-    /// A receive that is over and that nobody knows any more, for one into `sink`. To make a request anew costs as much as the rest of a call.
+    /// A receive that is over and that nobody knows any more, for one into `sink`. To make a
+    /// request anew costs as much as the rest of a call.
     #[inline(always)]
     fn take_spare(&mut self, sink: Sink) -> Option<u32> {
         if sink.has_gaps() {
@@ -70,14 +71,16 @@ impl Runtime {
             self.requests.discard(request);
             return;
         }
-        // Nothing is concerned by it any more, no late answer may name it, and no handle of the program.
+        // Nothing is concerned by it any more, no late answer may name it, and no handle of the
+        // program.
         entry.comm = NOBODY;
         entry.freed = true;
         self.requests.retire(request);
         self.spares.push(request);
     }
 
-    /// Begins a receive that the call waits for. Its request is made in place of the last one's: to move one in and out costs as much as the rest
+    /// Begins a receive that the call waits for. Its request is made in place of the last one's: to
+    /// move one in and out costs as much as the rest
     /// of the call.
     #[inline(always)]
     pub fn start_waited(
@@ -115,7 +118,8 @@ impl Runtime {
         status
     }
 
-    /// Begins a receive from one rank into one run of bytes, where that takes no more than to put it behind those that wait: its request. None if it takes more: then
+    /// Begins a receive from one rank into one run of bytes, where that takes no more than to put
+    /// it behind those that wait: its request. None if it takes more: then
     /// nothing has happened.
     #[inline(always)]
     pub fn post_at_once(

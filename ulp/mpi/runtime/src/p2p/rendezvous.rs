@@ -50,7 +50,8 @@ impl Runtime {
         self.unexpected(envelope.context, held)
     }
 
-    /// A long message has met its receive: reads it if it has an address and may be read, or asks for it in pieces.
+    /// A long message has met its receive: reads it if it has an address and may be read, or asks
+    /// for it in pieces.
     pub fn fetch(
         &mut self,
         receive: u32,

@@ -121,7 +121,8 @@ pub struct Settings {
     pub eager: usize,
     /// The same by memory that ranks share, as far as a block takes it.
     pub eager_near: usize,
-    /// Bytes of the shortest message that goes by a place of the pair, which another line, the record's, is worth.
+    /// Bytes of the shortest message that goes by a place of the pair, which another line, the
+    /// record's, is worth.
     pub swap: usize,
     /// The same as `eager` by packets of our adapter.
     pub eager_packets: usize,
@@ -129,13 +130,16 @@ pub struct Settings {
     pub spins: u32,
     /// Whether long messages are read from the sender's memory; cleared when the kernel refuses.
     pub reads_peers: bool,
-    /// Bytes of the shortest message on one host that both sides copy; none: no message is, or the kernel refuses.
+    /// Bytes of the shortest message on one host that both sides copy; none: no message is, or the
+    /// kernel refuses.
     pub both_copy: Option<u64>,
-    /// Bytes of the shortest message on one host whose buffers the kernel is asked to put into large pages; none: no message's are.
+    /// Bytes of the shortest message on one host whose buffers the kernel is asked to put into
+    /// large pages; none: no message's are.
     pub large_pages: Option<u64>,
     /// Who moves long messages by verbs.
     pub rendezvous: Rendezvous,
-    /// Short messages that go to a rank by packets at once before others wait to go together; 0: all do.
+    /// Short messages that go to a rank by packets at once before others wait to go together; 0:
+    /// all do.
     pub bundle: u32,
     /// Bytes of a READ or WRITE of a long message.
     pub piece: usize,

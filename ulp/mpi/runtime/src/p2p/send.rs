@@ -160,7 +160,8 @@ impl Runtime {
         Ok(Started::Pending(request))
     }
 
-    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere, goes unasked by memory that both share: where blocks are large
+    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere,
+    /// goes unasked by memory that both share: where blocks are large
     /// enough, and copies fast.
     fn goes_near(&mut self, peer: u32, length: usize) -> bool {
         let entry = &mut self.peers[peer as usize];
@@ -217,5 +218,6 @@ impl Runtime {
     }
 }
 
-/// Messages of a process to itself up to this length, in bytes, are copied and need no receive to be over.
+/// Messages of a process to itself up to this length, in bytes, are copied and need no receive to
+/// be over.
 const OWN_COPY: usize = 1 << 16;

@@ -2,7 +2,8 @@
 //!
 //! Owns: the few that had a message lately. Must not know: what a channel is.
 
-/// Which channels are looked at: the few that had a message lately in each round, one of the others in turn.
+/// Which channels are looked at: the few that had a message lately in each round, one of the others
+/// in turn.
 pub struct Polling {
     hot: [u32; HOT],
     used: [bool; HOT],
@@ -12,7 +13,8 @@ pub struct Polling {
     straight: u32,
 }
 
-/// Of so many receives that could go straight one makes a round, however much lies ready for the others.
+/// Of so many receives that could go straight one makes a round, however much lies ready for the
+/// others.
 const STRAIGHT: u32 = 64;
 /// Channels that are looked at in each round.
 const HOT: usize = 8;

@@ -11,7 +11,8 @@ use crate::edge::Guard;
 use crate::errors::Outcome;
 use crate::host::{Area, Sink, Source};
 
-/// What is `left` combined with what is right of it, at `place`. The last rank's stays where it lies until there is something to combine it with: one pass less than if it were copied first.
+/// What is `left` combined with what is right of it, at `place`. The last rank's stays where it
+/// lies until there is something to combine it with: one pass less than if it were copied first.
 #[inline(always)]
 fn combined(
     left: Source,
@@ -24,7 +25,8 @@ fn combined(
     Ok(place.source())
 }
 
-/// Elements of all ranks, combined in the order of ranks, to all. Those of this rank are `send`, which may lie where the result goes.
+/// Elements of all ranks, combined in the order of ranks, to all. Those of this rank are `send`,
+/// which may lie where the result goes.
 pub fn allreduce(
     guard: &mut Guard,
     comm: u32,
@@ -81,7 +83,8 @@ pub fn allreduce(
     })
 }
 
-/// The same where each rank owns a share of the elements and combines that alone: each byte is read by its owner and by who wants the result, and not by all ranks in each of their turns on a core.
+/// The same where each rank owns a share of the elements and combines that alone: each byte is read
+/// by its owner and by who wants the result, and not by all ranks in each of their turns on a core.
 fn allreduce_by_owners(
     guard: &mut Guard,
     comm: u32,
@@ -147,7 +150,8 @@ fn allreduce_by_owners(
     })
 }
 
-/// The same in pieces of `step` bytes. Each rank tells its next piece before it combines one, so that no piece waits for the others' lines to travel.
+/// The same in pieces of `step` bytes. Each rank tells its next piece before it combines one, so
+/// that no piece waits for the others' lines to travel.
 fn allreduce_ahead(
     guard: &mut Guard,
     comm: u32,

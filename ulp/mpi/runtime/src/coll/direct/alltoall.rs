@@ -12,10 +12,12 @@ use crate::host::{Area, Sink, Source, read_peer};
 
 /// Blocks of so many bytes are read from their sender's memory, ...
 const PULLED: usize = 8192;
-/// ... where cores are short if they would be told in more turns than these: the kernel looks at each page that it reads, which costs more than a second copy.
+/// ... where cores are short if they would be told in more turns than these: the kernel looks at
+/// each page that it reads, which costs more than a second copy.
 const CROWDED_TURNS: usize = 6;
 
-/// To each rank its own of `each` bytes. `send` and `recv` have them in the order of ranks, and are the same at all ranks if this is `in_place`.
+/// To each rank its own of `each` bytes. `send` and `recv` have them in the order of ranks, and are
+/// the same at all ranks if this is `in_place`.
 pub fn alltoall(
     guard: &mut Guard,
     comm: u32,
@@ -77,7 +79,8 @@ pub fn alltoall(
     })
 }
 
-/// The same where each rank reads from the others' memory what is for it: one copy where there are two through slots, and no word for each message. False if one of them may not; none of them
+/// The same where each rank reads from the others' memory what is for it: one copy where there are
+/// two through slots, and no word for each message. False if one of them may not; none of them
 /// tries it again then.
 fn alltoall_by_reading(
     guard: &mut Guard,

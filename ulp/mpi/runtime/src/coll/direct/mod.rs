@@ -1,8 +1,11 @@
-//! Broadcasts, all-reductions and exchanges of ranks that share memory, without a schedule: where a message between two ranks takes a tenth of a microsecond, to find a schedule and to
+//! Broadcasts, all-reductions and exchanges of ranks that share memory, without a schedule: where a
+//! message between two ranks takes a tenth of a microsecond, to find a schedule and to
 //! follow it takes as long again.
 //!
-//! They are done as their schedules over slots would do them (`shm` in the table, which decides as it does for those): what a rank has to say it tells in its cell, or its slot with
-//! the cell's number for flag, and others read it there. What is longer than a slot goes piece by piece, each one a collective of its own to [`Area`], so that one is
+//! They are done as their schedules over slots would do them (`shm` in the table, which decides as
+//! it does for those): what a rank has to say it tells in its cell, or its slot with
+//! the cell's number for flag, and others read it there. What is longer than a slot goes piece by
+//! piece, each one a collective of its own to [`Area`], so that one is
 //! filled while the one before is read.
 
 mod allreduce;
@@ -41,7 +44,8 @@ const EXCHANGED: usize = 64;
 /// Where cores are short, so long vectors are combined by owners of their parts.
 const OWNED: usize = 4096;
 
-/// For each [`Kind`] up to how many bytes the table wants shared memory, asked for powers of two; as if slots had room for all of it, where cores are not short.
+/// For each [`Kind`] up to how many bytes the table wants shared memory, asked for powers of two;
+/// as if slots had room for all of it, where cores are not short.
 pub fn limits(table: &Table, area: &Area) -> [u64; 3] {
     let (me, size) = area.place();
     // Where cores are short, each piece would be a turn on a core.
@@ -94,7 +98,8 @@ fn limits_of(table: &Table, (me, size): (u32, u32), crowded: bool, longest: u64)
 }
 
 impl Runtime {
-    /// Whether the communicator at `comm` does this here, for so many bytes. All its ranks come to the same answer.
+    /// Whether the communicator at `comm` does this here, for so many bytes. All its ranks come to
+    /// the same answer.
     #[inline]
     pub fn is_direct(&self, comm: u32, kind: Kind, bytes: usize) -> bool {
         matches!(&self.comms[comm].sharing, Sharing::Part(area) if bytes as u64 <= area.direct[kind as usize])
@@ -183,7 +188,8 @@ fn hear(
     Ok(area.heard(rank, length, false))
 }
 
-/// What each other rank tells, in the order in which they come: who has told something is not kept waiting by who has not.
+/// What each other rank tells, in the order in which they come: who has told something is not kept
+/// waiting by who has not.
 #[inline(always)]
 fn hear_all(
     guard: &mut Guard,
@@ -230,7 +236,8 @@ fn hear_before(
     Ok(area.looking_back(|area| area.heard(rank, length, true)))
 }
 
-/// Bytes of a piece of what takes `length` bytes of a slot, for units of `unit` bytes, where pieces of `most` bytes are best.
+/// Bytes of a piece of what takes `length` bytes of a slot, for units of `unit` bytes, where pieces
+/// of `most` bytes are best.
 fn piece(length: usize, unit: usize, most: usize) -> usize {
     if length <= most {
         length.max(1)
@@ -239,7 +246,8 @@ fn piece(length: usize, unit: usize, most: usize) -> usize {
     }
 }
 
-/// How long pieces should be. Where cores are short, what fits goes at once: each piece is a turn on a core.
+/// How long pieces should be. Where cores are short, what fits goes at once: each piece is a turn
+/// on a core.
 fn best_piece(area: &Area) -> usize {
     if area.is_crowded() {
         area.most()
@@ -271,7 +279,8 @@ pub fn bcast(guard: &mut Guard, comm: u32, root: u32, place: Sink) -> Outcome {
     })
 }
 
-/// Whether what this rank sends can be combined where the program has it: the result does not come there, or no sooner than in the step that reads it. What this rank has just written to its slot
+/// Whether what this rank sends can be combined where the program has it: the result does not come
+/// there, or no sooner than in the step that reads it. What this rank has just written to its slot
 /// would come from stores that still wait for their lines, and so costs as much again as all else.
 fn stays_until_read((me, size): (u32, u32), send: &Source, recv: &Sink) -> bool {
     me + 2 >= size || send.address() != recv.source().address()

@@ -1,11 +1,14 @@
 //! Long messages between ranks of a host, whose memory both sides can reach: who copies which part.
 //!
 //! The receiver reads. From `both_copy` bytes on it lets the sender write chunks from the end on,
-//! which happens in the sender's rounds of progress; a sender that does something else is not waited
-//! for. From there on, while the sender waits in MPI, the message may come in pieces through the block
+//! which happens in the sender's rounds of progress; a sender that does something else is not
+//! waited
+//! for. From there on, while the sender waits in MPI, the message may come in pieces through the
+//! block
 //! instead ([`super::ways`]).
 //!
-//! Owns: which ranks may want help with which messages. Must not know: what is said about a message.
+//! Owns: which ranks may want help with which messages. Must not know: what is said about a
+//! message.
 
 use crate::host::{self, Offer, Sink};
 use crate::request::Work;
@@ -18,7 +21,8 @@ use std::time::Instant;
 pub const LARGE_PIECE: usize = 32 << 10;
 
 impl Runtime {
-    /// A rank of this host is about to be told of the message of `request`: it may want help with it.
+    /// A rank of this host is about to be told of the message of `request`: it may want help with
+    /// it.
     pub fn offer_nearby(&mut self, request: u32) {
         let entry = &mut self.requests[request];
         if !is_joint(self.settings.both_copy, entry.source.len()) {
@@ -47,7 +51,8 @@ impl Runtime {
         }
     }
 
-    /// Tells the other ranks of this host whether the program waits in MPI, while they may want long messages of it: they come at once then if they are asked for in pieces.
+    /// Tells the other ranks of this host whether the program waits in MPI, while they may want
+    /// long messages of it: they come at once then if they are asked for in pieces.
     #[cold]
     pub fn say_it_waits(&self, waits: bool) {
         if let Some(host) = &self.host {
@@ -55,7 +60,8 @@ impl Runtime {
         }
     }
 
-    /// Which way a message of `peer` had better come while this program waits; none if there is no choice: it is read.
+    /// Which way a message of `peer` had better come while this program waits; none if there is no
+    /// choice: it is read.
     pub fn pick_way(&mut self, peer: u32, sink: &Sink) -> Option<Way> {
         let host = self.host.as_ref()?;
         let may = !sink.has_gaps()
@@ -66,7 +72,8 @@ impl Runtime {
         may.then(|| self.ways.costs[Ways::kind(sink.len() as u64)].pick())
     }
 
-    /// Reads the message that `peer` calls `request`, at `address` there; `timed` if it might have come in pieces.
+    /// Reads the message that `peer` calls `request`, at `address` there; `timed` if it might have
+    /// come in pieces.
     pub fn read_nearby(
         &mut self,
         (peer, request, address): (u32, u64, u64),
@@ -93,7 +100,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Writes a chunk for a receiver that copies a message of this rank just now. True if there was one.
+    /// Writes a chunk for a receiver that copies a message of this rank just now. True if there was
+    /// one.
     #[cold]
     pub fn copy_nearby(&mut self) -> bool {
         let mut did = false;
@@ -103,7 +111,8 @@ impl Runtime {
             let Some((errand, host)) = errand.zip(self.host.as_ref()) else {
                 continue;
             };
-            // What names no message of this rank is nobody's errand: the receiver then reads by itself.
+            // What names no message of this rank is nobody's errand: the receiver then reads by
+            // itself.
             let Some(request) = self.named(errand.request, peer) else {
                 continue;
             };

@@ -46,7 +46,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Takes what lies in a channel, in order; no more once what the caller waits for is over: to look for the next record is to fetch a line that
+    /// Takes what lies in a channel, in order; no more once what the caller waits for is over: to
+    /// look for the next record is to fetch a line that
     /// the sender has just written, which the caller need not wait for.
     #[inline]
     pub(crate) fn drain(&mut self, inlet: u32) -> Outcome {
@@ -83,8 +84,10 @@ impl Runtime {
         Ok(true)
     }
 
-    /// Gives messages of the program whose turn it is to the receives that wait for them, `left` at most, as long as there is nothing to say about them, like most. What
-    /// [`Runtime::take_record`] would do with each, in as few steps as can be. True if it ends before one about which there may be, or for which no receive waits: with
+    /// Gives messages of the program whose turn it is to the receives that wait for them, `left` at
+    /// most, as long as there is nothing to say about them, like most. What
+    /// [`Runtime::take_record`] would do with each, in as few steps as can be. True if it ends
+    /// before one about which there may be, or for which no receive waits: with
     /// that nothing has happened.
     #[inline(always)]
     fn hand_over(&mut self, inlet: u32, left: &mut u32) -> bool {
@@ -191,7 +194,8 @@ impl Runtime {
         has_more
     }
 
-    /// What has come by a record, whatever it is. Records are the only path between the ranks of a host, so nothing can have overtaken this one.
+    /// What has come by a record, whatever it is. Records are the only path between the ranks of a
+    /// host, so nothing can have overtaken this one.
     fn take_record(&mut self, from: u32, words: [u64; 3], record: Source) -> Outcome {
         let Some(mut envelope) = Envelope::from_words(words) else {
             return Err(self.broken(from));

@@ -1,7 +1,8 @@
 //! Messages to ranks of this host: by the channel's block, or by a place of the pair
 //! ([`crate::host::Pair`]), of which a record of the channel says so in their turn.
 //!
-//! Owns: what is stored, and when a channel is opened. Must not know: which request a message is of.
+//! Owns: what is stored, and when a channel is opened. Must not know: which request a message is
+//! of.
 
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
@@ -15,7 +16,8 @@ use ferriband_mpi_proto::fast::Push;
 use ferriband_mpi_proto::segment::PLACE;
 
 impl Runtime {
-    /// Stores a short message of an untraced process to a rank of this host, where that takes nothing but the stores. False if it takes more: then nothing has happened.
+    /// Stores a short message of an untraced process to a rank of this host, where that takes
+    /// nothing but the stores. False if it takes more: then nothing has happened.
     #[inline(always)]
     pub fn store(&mut self, to: &Target, source: Source) -> bool {
         let Some(entry) = self.peers.get_mut(to.peer as usize) else {
@@ -59,7 +61,8 @@ impl Runtime {
         true
     }
 
-    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere, fits into a place that is this rank's.
+    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere,
+    /// fits into a place that is this rank's.
     #[inline]
     pub fn fits_place(&self, peer: u32, length: usize) -> bool {
         (self.settings.swap..=self.settings.eager_near.min(PLACE as usize)).contains(&length)
@@ -69,7 +72,8 @@ impl Runtime {
                 .is_some_and(Pair::is_open)
     }
 
-    /// Sends a message by a place. False if there is no room for the record, or no memory behind the place: then nothing has happened.
+    /// Sends a message by a place. False if there is no room for the record, or no memory behind
+    /// the place: then nothing has happened.
     #[inline(never)]
     pub fn store_placed(&mut self, to: &Target, source: Source) -> bool {
         let (Some(host), Some(entry)) = (&self.host, self.peers.get_mut(to.peer as usize)) else {

@@ -67,7 +67,8 @@ impl Buffers {
     #[inline]
     pub fn fill(&self, index: u32, at: u32, source: Source) {
         let place = self.place(index, at, source.len());
-        // SAFETY: within the region, which is mapped as long as `self`; nobody else writes a buffer that is being filled.
+        // SAFETY: within the region, which is mapped as long as `self`; nobody else writes a buffer
+        // that is being filled.
         let sink = unsafe { Sink::new(self.pointer(place), source.len()) };
         source.copy_to(&sink);
     }
@@ -80,15 +81,18 @@ impl Buffers {
             .expect("a buffer lies within its region");
     }
 
-    /// `length` bytes at `at` in buffer `index`, to be read until the buffer is given back to the device.
+    /// `length` bytes at `at` in buffer `index`, to be read until the buffer is given back to the
+    /// device.
     #[inline]
     pub fn source(&self, index: u32, at: u32, length: u32) -> Source {
         let place = self.place(index, at, length as usize);
-        // SAFETY: within the region, which is mapped as long as the runtime lives; who takes it reads it before the buffer is posted again.
+        // SAFETY: within the region, which is mapped as long as the runtime lives; who takes it
+        // reads it before the buffer is posted again.
         unsafe { Source::new(self.pointer(place), length as usize) }
     }
 
-    /// `length` bytes at `at` in the first buffer will be read next: asks for their lines, for no more than a core fetches at once.
+    /// `length` bytes at `at` in the first buffer will be read next: asks for their lines, for no
+    /// more than a core fetches at once.
     #[inline]
     pub fn expect(&self, at: u32, length: u32) {
         let start = self.place(0, at, length as usize);

@@ -17,7 +17,8 @@ impl Line {
     #[inline]
     pub(super) fn word(&self, index: u32) -> &AtomicU32 {
         assert!(index < group::WORDS);
-        // SAFETY: within the line, which lies in the segment, that is never unmapped; aligned, only accessed atomically.
+        // SAFETY: within the line, which lies in the segment, that is never unmapped; aligned, only
+        // accessed atomically.
         unsafe { &*self.0.as_ptr().cast::<AtomicU32>().add(index as usize) }
     }
 
@@ -128,11 +129,13 @@ impl Area {
         }
     }
 
-    /// The `length` bytes that `rank` has told: so it has passed the collective before, or, where all tell one ahead, the one before that.
+    /// The `length` bytes that `rank` has told: so it has passed the collective before, or, where
+    /// all tell one ahead, the one before that.
     #[inline]
     pub fn heard(&mut self, rank: u32, length: usize, ahead: bool) -> Source {
         self.has_passed(rank, self.number.wrapping_sub(1 + u32::from(ahead)));
-        // SAFETY: in the segment, which stays mapped; the rank writes there again only when this one has passed.
+        // SAFETY: in the segment, which stays mapped; the rank writes there again only when this
+        // one has passed.
         unsafe { Source::new(self.told(rank, length).as_ptr(), length) }
     }
 
@@ -184,7 +187,8 @@ impl Area {
         self.signal(host, group::PASSED);
     }
 
-    /// Begins a barrier by rounds. Barriers have numbers of their own: nothing is filled in them, so they say nothing of who has read what.
+    /// Begins a barrier by rounds. Barriers have numbers of their own: nothing is filled in them,
+    /// so they say nothing of who has read what.
     pub fn begin_barrier(&mut self) {
         self.turns = self.turns.wrapping_add(1);
     }
@@ -203,7 +207,8 @@ impl Area {
         self.awaited(self.line(rank), [(round, self.turns); 2], Some(rank))
     }
 
-    /// Comes to a barrier that is counted: none if this was the last rank, else what to wait for. Each rank runs but twice, before and after, which is least where cores are
+    /// Comes to a barrier that is counted: none if this was the last rank, else what to wait for.
+    /// Each rank runs but twice, before and after, which is least where cores are
     /// short.
     pub fn arrive(&mut self, host: &Host) -> Option<Awaited> {
         self.turns = self.turns.wrapping_add(1);

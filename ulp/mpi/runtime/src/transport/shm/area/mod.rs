@@ -1,8 +1,12 @@
-//! The memory by which ranks of one host do collectives together: for each rank a line of flags that it alone sets, and a slot that it alone fills.
+//! The memory by which ranks of one host do collectives together: for each rank a line of flags
+//! that it alone sets, and a slot that it alone fills.
 //!
-//! Flags hold the number of the collective that they were set for, so none is ever taken back. A slot has parts that are used in turn: one is filled again
-//! when every rank has passed the collective that used it last. Who waits for a flag long enough to sleep leaves its bit in the line of the flag, and who sets
-//! a flag rings those; the order of the two is that of [`crate::transport::shm::bell`]. What is shorter than a line lies in a cell, beside the number that says so, and
+//! Flags hold the number of the collective that they were set for, so none is ever taken back. A
+//! slot has parts that are used in turn: one is filled again
+//! when every rank has passed the collective that used it last. Who waits for a flag long enough to
+//! sleep leaves its bit in the line of the flag, and who sets
+//! a flag rings those; the order of the two is that of [`crate::transport::shm::bell`]. What is
+//! shorter than a line lies in a cell, beside the number that says so, and
 //! needs no flag: one line goes from core to core, not two.
 
 mod flags;
@@ -22,7 +26,8 @@ use spread::Spread;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
-/// Parts for what is long that ranks use who share cores: what all of them use stays in the cores' caches.
+/// Parts for what is long that ranks use who share cores: what all of them use stays in the cores'
+/// caches.
 const CROWDED_RING: u32 = 8;
 
 /// A communicator's part of the segment.
@@ -56,15 +61,18 @@ pub struct Area {
     pub pulls: bool,
     /// Whether barriers are done here.
     pub barriers: bool,
-    /// Up to how many bytes broadcasts, all-reductions and exchanges are done here without a schedule.
+    /// Up to how many bytes broadcasts, all-reductions and exchanges are done here without a
+    /// schedule.
     pub direct: [u64; 3],
 }
 
-// SAFETY: the memory is shared anyway, and accessed by atomic words or as bytes that somebody else may change.
+// SAFETY: the memory is shared anyway, and accessed by atomic words or as bytes that somebody else
+// may change.
 unsafe impl Send for Area {}
 
 impl Area {
-    /// The part with number `index` of those that `leader` gives away, for `ranks` of the world, of which this is the one at `me`. None if there is no such part.
+    /// The part with number `index` of those that `leader` gives away, for `ranks` of the world, of
+    /// which this is the one at `me`. None if there is no such part.
     pub(super) fn new(
         segment: &Segment,
         leader: u32,
@@ -153,14 +161,16 @@ impl Area {
         (self.me, self.ranks.len() as u32)
     }
 
-    /// Whether ranks may tell one collective ahead: who hears that the others tell one knows that they have passed the second one before it, so four parts of a slot are enough, and two
+    /// Whether ranks may tell one collective ahead: who hears that the others tell one knows that
+    /// they have passed the second one before it, so four parts of a slot are enough, and two
     /// would wait for each other.
     #[inline]
     pub fn may_tell_ahead(&self) -> bool {
         self.ring >= 4
     }
 
-    /// Runs `body` as if the collective under way were the one before it, of which the others are still to be heard.
+    /// Runs `body` as if the collective under way were the one before it, of which the others are
+    /// still to be heard.
     #[inline]
     pub fn looking_back<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> T {
         self.looking_at(self.number.wrapping_sub(1), body)
@@ -186,7 +196,9 @@ impl Area {
         self.number = self.number.wrapping_add(1);
     }
 
-    /// Begins the next collective, in which nobody tells more than `length` bytes, of which there may be [`Self::most`]. What needs several parts takes their numbers, too: the last of them is
+    /// Begins the next collective, in which nobody tells more than `length` bytes, of which there
+    /// may be [`Self::most`]. What needs several parts takes their numbers, too: the last of them
+    /// is
     /// its own, and the first is one that such a run may begin with.
     #[inline]
     pub fn begin_for(&mut self, length: usize) {
@@ -219,7 +231,8 @@ impl Area {
         self.places.room as usize
     }
 
-    /// Begins the next collective, which is an exchange: of all ranks, or of some pairs, but all know of it.
+    /// Begins the next collective, which is an exchange: of all ranks, or of some pairs, but all
+    /// know of it.
     #[inline]
     pub fn begin_exchange(&mut self) {
         self.begin();

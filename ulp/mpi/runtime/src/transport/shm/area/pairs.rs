@@ -4,7 +4,8 @@
 //! two ranks that exchange blocks have two places, and change them each time. What a rank writes lies in lines that it has just read, which its core has; a block crosses from core to core once. Nobody
 //! has to be waited for either: the only one who reads in a place is the one who writes there next.
 //!
-//! Owns: where the places lie, and whose turn it is. Must not know: when a block is there (that is told by cells, [`super::flags`]).
+//! Owns: where the places lie, and whose turn it is. Must not know: when a block is there (that is
+//! told by cells, [`super::flags`]).
 
 use ferriband_mpi_proto::segment::{HALF, group};
 

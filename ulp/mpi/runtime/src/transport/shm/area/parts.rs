@@ -1,6 +1,7 @@
 //! Parts of the slots of an area: which collective uses which, and when it may be filled again.
 //!
-//! Owns: the order in which parts are used, and the memory behind them. Must not know: how a flag is
+//! Owns: the order in which parts are used, and the memory behind them. Must not know: how a flag
+//! is
 //! waited for.
 
 use super::Area;
@@ -10,16 +11,20 @@ use crate::transport::shm::Host;
 use ferriband_mpi_proto::segment::{HALF, group};
 use std::ptr::NonNull;
 
-/// No more bytes than this are short: a part of the slot that was used just now is found sooner than one that was forgotten.
+/// No more bytes than this are short: a part of the slot that was used just now is found sooner
+/// than one that was forgotten.
 const NEAR_BYTES: usize = 4096;
-/// The same where cores are short. There the parts for what is short are one ring of pieces of this size, so that who tells goes on before others have had their turn.
+/// The same where cores are short. There the parts for what is short are one ring of pieces of this
+/// size, so that who tells goes on before others have had their turn.
 const CROWDED_BYTES: usize = 1024;
 /// Such pieces.
 const CROWDED_PIECES: u32 = group::NEAR * HALF / CROWDED_BYTES as u32;
 
 /// Parts that may be told as one where they lie side by side, where there are twice as many.
 const RUN: u32 = 4;
-/// Parts for what is long that the first collectives use in turn. Who fills a part for the first time waits for memory, which costs several times what a short collective does, so only what has done eight
+/// Parts for what is long that the first collectives use in turn. Who fills a part for the first
+/// time waits for memory, which costs several times what a short collective does, so only what has
+/// done eight
 /// times as many has twice as many.
 const FIRST_RING: u32 = 16;
 const SLOWLY: u32 = 8;
@@ -32,14 +37,16 @@ pub(super) fn parts(length: usize) -> u32 {
     (length as u32).div_ceil(HALF).max(1).next_power_of_two()
 }
 
-/// Parts that are used in turn about a collective, of so many at the most: as many as the greatest power of two of its number, divided by [`SLOWLY`].
+/// Parts that are used in turn about a collective, of so many at the most: as many as the greatest
+/// power of two of its number, divided by [`SLOWLY`].
 #[inline]
 fn turn(number: u32, most: u32) -> u32 {
     let begun = 1 << (number | 1).ilog2();
     (begun / SLOWLY).max(FIRST_RING).min(most)
 }
 
-/// The last collective before `number` that may have used its part. Numbers begin anew after 2^32 with few parts, whose last users are as long ago as if there had always been so few, or longer.
+/// The last collective before `number` that may have used its part. Numbers begin anew after 2^32
+/// with few parts, whose last users are as long ago as if there had always been so few, or longer.
 #[inline]
 fn last_in(number: u32, most: u32) -> u32 {
     let turn = turn(number, most);
@@ -76,7 +83,8 @@ impl Area {
         unsafe { self.base.add(slot + at) }
     }
 
-    /// Parts for what is long that are used in turn about the collective under way: a power of two, by its number alone, as all ranks have to agree.
+    /// Parts for what is long that are used in turn about the collective under way: a power of two,
+    /// by its number alone, as all ranks have to agree.
     #[inline]
     fn turn(&self) -> u32 {
         turn(self.number, self.ring)
@@ -113,7 +121,8 @@ impl Area {
         unsafe { self.cell(rank).0.add(group::CELL_BODY as usize) }
     }
 
-    /// The same in the slot. Like what follows here, a function of its own, so that what is short stays short.
+    /// The same in the slot. Like what follows here, a function of its own, so that what is short
+    /// stays short.
     #[inline(never)]
     fn told_at_length(&self, rank: u32, length: usize) -> NonNull<u8> {
         let (part, at) = self.part(length);
@@ -151,9 +160,11 @@ impl Area {
         Ok(unsafe { Sink::new(self.told(self.me, length).as_ptr(), length) })
     }
 
-    /// The rank at `rank` of the communicator has filled `length` bytes of its slot from `at` on, as its flag says.
+    /// The rank at `rank` of the communicator has filled `length` bytes of its slot from `at` on,
+    /// as its flag says.
     pub fn source(&self, rank: u32, at: usize, length: usize) -> Source {
-        // SAFETY: in the segment, which stays mapped; the rank fills it again only when this one has passed.
+        // SAFETY: in the segment, which stays mapped; the rank fills it again only when this one
+        // has passed.
         unsafe {
             Source::new(
                 self.slot(rank, self.far_part(), at, length).as_ptr(),
@@ -201,9 +212,11 @@ impl Area {
         Ok(())
     }
 
-    /// What to wait for before the own slot may be filled: of the first rank that may still read what lay there.
+    /// What to wait for before the own slot may be filled: of the first rank that may still read
+    /// what lay there.
     pub fn slot_reader(&mut self) -> Option<Awaited> {
-        // Whoever used the part last may have told several as one, of which the last one's number counts.
+        // Whoever used the part last may have told several as one, of which the last one's number
+        // counts.
         self.reader(last_in(self.number, self.ring) | (self.run() - 1))
     }
 }
