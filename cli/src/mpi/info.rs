@@ -89,7 +89,7 @@ fn protocols(values: &Values) -> Vec<Protocol> {
         way,
     };
     let eager = values.number("eager");
-    let unasked = match values.is_set("eager") && !values.is_set("eager_packets") {
+    let far = match values.is_set("eager") && !values.is_set("eager_packets") {
         true => eager,
         false => values.number("eager_packets").max(eager),
     };
@@ -139,7 +139,7 @@ fn protocols(values: &Values) -> Vec<Protocol> {
         one("same host, longer", long),
         one(&format!("other hosts, to {eager} bytes"), fast),
         one(
-            &format!("other hosts, to {unasked} bytes"),
+            &format!("other hosts, to {far} bytes"),
             "SEND where our adapter makes packets, else as longer ones".to_owned(),
         ),
         one(

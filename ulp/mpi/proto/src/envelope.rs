@@ -17,7 +17,7 @@ pub const NEAR_ENVELOPE: usize = 24;
 pub enum Kind {
     /// A message of the program, whole.
     Eager = 1,
-    /// A message that is too long to come unasked: where it lies.
+    /// A message that is too long to come eagerly: where it lies.
     Rts = 2,
     /// Write this range of it to there.
     Cts = 3,

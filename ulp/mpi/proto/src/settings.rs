@@ -62,7 +62,7 @@ const ROWS: &[Setting] = &[
         about: "protocols",
         kind: Kind::Bytes(0..=LONGEST_EAGER),
         default: "8128",
-        help: "Longest message that is sent unasked; a longer one is asked for (rendezvous).",
+        help: "Longest message that is sent eagerly; a longer one goes by rendezvous.",
     },
     Setting {
         name: "eager_near",
@@ -235,10 +235,10 @@ pub const MOST_TRACE_EVENTS: u64 = 1 << 26;
 /// The longest message that fits into a record of the default block.
 const LONGEST_EAGER: u64 = Shape::DEFAULT.longest() as u64;
 
-/// The longest message that may be sent unasked by memory that ranks share: no block takes more.
+/// The longest message that may be sent eagerly by memory that ranks share: no block takes more.
 const LONGEST_MAPPED: u64 = 64 << 10;
 
-/// The longest message that is sent unasked by packets.
+/// The longest message that is sent eagerly by packets.
 pub const LONGEST_BY_PACKETS: u64 = 64 << 10;
 
 /// How blocks of the fast path are filled by verbs, with their size, or the one that they begin

@@ -24,7 +24,7 @@ pub struct Chosen {
     pub both_copy: Option<u64>,
     /// `large_pages`: bytes of the shortest message on one host whose buffers the kernel is asked to put into large pages; none: no message's are.
     pub large_pages: Option<u64>,
-    /// `eager`: longest message that is sent unasked, in bytes.
+    /// `eager`: longest message that is sent eagerly, in bytes.
     pub eager: usize,
     /// `eager_near`: the same by memory that ranks share.
     pub eager_near: usize,

@@ -100,7 +100,7 @@ impl Guard {
         Ok(true)
     }
 
-    /// The same, but with a look at every channel.
+    /// One round with a look at every channel.
     pub fn progress_all(&mut self) -> Outcome<bool> {
         let did = Runtime::progress_all(self)?;
         if self.calls.is_empty() {

@@ -48,7 +48,7 @@ impl Runtime {
         Ok(did)
     }
 
-    /// The same, but with a look at every channel: before the core is given away.
+    /// One round with a look at every channel: before the core is given away.
     pub fn progress_all(&mut self) -> Outcome<bool> {
         let mut did = self.progress()? | self.look_for_losses();
         for inlet in 0..self.inlets.len() as u32 {

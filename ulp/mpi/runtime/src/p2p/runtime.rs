@@ -117,7 +117,7 @@ pub struct Runtime {
 /// What holds for the process's life.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Longest message that is sent unasked, in bytes.
+    /// Longest message that is sent eagerly, in bytes.
     pub eager: usize,
     /// The same by memory that ranks share, as far as a block takes it.
     pub eager_near: usize,

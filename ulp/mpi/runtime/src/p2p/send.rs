@@ -102,7 +102,7 @@ impl Runtime {
             return Err(dead(to.peer));
         }
         let is_near = !is_eager && self.goes_near(to.peer, source.len());
-        let is_eager = is_eager || is_near || self.goes_unasked(to.peer, &source);
+        let is_eager = is_eager || is_near || self.goes_eager(to.peer, &source);
         let work = match (is_eager, synchronous) {
             (true, false) => Work::Eager,
             (true, true) => Work::Synchronous,
@@ -160,8 +160,8 @@ impl Runtime {
         Ok(Started::Pending(request))
     }
 
-    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere,
-    /// goes unasked by memory that both share: where blocks are large
+    /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
+    /// goes eagerly by memory that both share: where blocks are large
     /// enough, and copies fast.
     fn goes_near(&mut self, peer: u32, length: usize) -> bool {
         let entry = &mut self.peers[peer as usize];

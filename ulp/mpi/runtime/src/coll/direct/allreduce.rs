@@ -83,8 +83,9 @@ pub fn allreduce(
     })
 }
 
-/// The same where each rank owns a share of the elements and combines that alone: each byte is read
-/// by its owner and by who wants the result, and not by all ranks in each of their turns on a core.
+/// MPI_Allreduce where each rank owns a share of the elements and combines that alone: each byte is
+/// read by its owner and by who wants the result, and not by all ranks in each of their turns on a
+/// core.
 fn allreduce_by_owners(
     guard: &mut Guard,
     comm: u32,
@@ -150,7 +151,7 @@ fn allreduce_by_owners(
     })
 }
 
-/// The same in pieces of `step` bytes. Each rank tells its next piece before it combines one, so
+/// MPI_Allreduce in pieces of `step` bytes. Each rank tells its next piece before it combines one, so
 /// that no piece waits for the others' lines to travel.
 fn allreduce_ahead(
     guard: &mut Guard,

@@ -223,7 +223,8 @@ fn hear_all(
     Ok(())
 }
 
-/// The same of the collective before the one under way, where all tell one ahead.
+/// Waits for what the others told of the collective before the one under way, where all tell one
+/// ahead.
 fn hear_before(
     guard: &mut Guard,
     comm: u32,

@@ -61,7 +61,7 @@ impl Runtime {
         true
     }
 
-    /// Whether a message of `length` bytes to `peer`, longer than what is sent unasked everywhere,
+    /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
     /// fits into a place that is this rank's.
     #[inline]
     pub fn fits_place(&self, peer: u32, length: usize) -> bool {
