@@ -17,6 +17,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::rand::GetRandomFlags;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -73,6 +74,20 @@ fn credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     }
 }
 
+/// Bytes that no other name has, if the kernel can give some: nothing depends on their being secret,
+/// so they are not waited for on a machine that has only just started and has collected no entropy.
+fn chance(bytes: &mut [u8; 16]) -> io::Result<()> {
+    let fill = |flags, bytes: &mut [u8; 16]| {
+        retry_on_intr(|| rustix::rand::getrandom(&mut *bytes, flags)).map(|_| ())
+    };
+    match fill(GetRandomFlags::INSECURE, bytes) {
+        // before Linux 5.6
+        Err(Errno::INVAL) => fill(GetRandomFlags::empty(), bytes)?,
+        other => other?,
+    }
+    Ok(())
+}
+
 fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -88,9 +103,7 @@ impl Teller {
     /// As socket(2), bind(2), listen(2).
     pub fn listen(protocol: &str) -> io::Result<Teller> {
         let mut random = [0; 16];
-        retry_on_intr(|| {
-            rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        })?;
+        chance(&mut random)?;
         let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = prefix(protocol) + &hex;
         let socket = socket()?;

@@ -211,7 +211,8 @@ impl Lab {
 
     /// Fills in what a template leaves open: `{dev}`, `{gid}` and `{own}` of the side where the command runs, `{server}`, `{tcp}` (its
     /// address for programs that exchange theirs over TCP, and listen for IPv4 alone) and `{port}`,
-    /// `{e}` for `-e` in a guest alone.
+    /// `{e}` for `-e` in a guest alone, `{programs}` for the directory of our own, `{verbs}` for what
+    /// has these find the libraries of verbs that are the side's.
     pub fn fill(
         &self,
         template: &str,
@@ -237,6 +238,21 @@ impl Lab {
             .replace("{port}", &port.to_string())
             .replace("{group}", GROUP)
             .replace("{e}", if side == Side::Ours { "" } else { "-e" })
+            .replace("{verbs}", &self.verbs_of(side))
+            .replace("{programs}", &super::own::directory().display().to_string())
+    }
+
+    fn verbs_of(&self, side: Side) -> String {
+        match side {
+            Side::Ours => "env".to_owned(),
+            Side::Kernel(_) => {
+                let libraries = super::own::directory();
+                format!(
+                    "env FERRIBAND_VERBS=system LD_LIBRARY_PATH={}",
+                    libraries.display()
+                )
+            }
+        }
     }
 
     /// Starts a program. Words are parted by blanks, there is no quoting.

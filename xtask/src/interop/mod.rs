@@ -10,6 +10,7 @@
 
 mod guest;
 mod lab;
+mod own;
 mod programs;
 mod table;
 
@@ -172,6 +173,7 @@ fn outside(options: &Options, args: &[String]) -> Outcome {
         std::fs::create_dir_all(directory)
             .map_err(|error| format!("{}: {error}", directory.display()))?;
     }
+    own::build()?;
     let kernel = built_kernel()?;
     let myself =
         std::env::current_exe().map_err(|error| format!("this program's own file: {error}"))?;

@@ -106,6 +106,7 @@ pub fn all() -> Vec<Program> {
     let mut all = Vec::new();
     ping_pongs(&mut all);
     connections(&mut all);
+    put_and_get(&mut all);
     for managed in [false, true] {
         perftest(&mut all, managed);
     }
@@ -300,6 +301,39 @@ fn connections(all: &mut Vec<Program>) {
         "a multicast group, joined by IGMP, datagrams to it",
         complete,
         Some(NoLoss::Unreliable),
+    );
+}
+
+/// Our put and get, and Portals 4, over either side's libraries of verbs.
+fn put_and_get(all: &mut Vec<Program>) {
+    let mut push = |title: &str, proves: &str, server: String, client: String| {
+        all.push(Program {
+            server,
+            client,
+            title: title.to_owned(),
+            proves: proves.to_owned(),
+            family: Family::V4,
+            ready: Ready::Cm,
+            report: Report::Silent,
+            no_loss: None,
+            leaves_early: true,
+        });
+    };
+    // the kernel's adapter repeats a READ that it has lost after two seconds
+    for (length, rounds, how) in [(28, 100, "in messages"), (65536, 20, "by RDMA READ")] {
+        let what = format!("{length} {rounds} 2012 {{own}}");
+        push(
+            &format!("put and get, {length} B"),
+            &format!("libferriband_putget: puts {how}, notifications, every byte checked"),
+            format!("{{verbs}} {{programs}}/pingpong listen {what}:{{port}}"),
+            format!("{{verbs}} {{programs}}/pingpong {{server}}:{{port}} {what}:0"),
+        );
+    }
+    push(
+        "Portals 4 within a side",
+        "libportals: puts, gets, atomics and triggers between two processes of the server's side",
+        "{verbs} {programs}/pair".to_owned(),
+        "true".to_owned(),
     );
 }
 
@@ -566,7 +600,16 @@ mod tests {
             for command in [&program.server, &program.client] {
                 let mut rest = command.clone();
                 for known in [
-                    "{dev}", "{gid}", "{own}", "{server}", "{tcp}", "{port}", "{group}", "{e}",
+                    "{dev}",
+                    "{gid}",
+                    "{own}",
+                    "{server}",
+                    "{tcp}",
+                    "{port}",
+                    "{group}",
+                    "{e}",
+                    "{verbs}",
+                    "{programs}",
                 ] {
                     rest = rest.replace(known, "");
                 }

@@ -2,7 +2,7 @@
  * the notification with sched_yield() between; the slave puts once less. One buffer each way, no
  * acknowledgements.
  *
- * pingpong listen|ADDRESS:PORT LENGTH ROUNDS CROSSOVER */
+ * pingpong listen|ADDRESS:PORT LENGTH ROUNDS CROSSOVER [OWN-ADDRESS:PORT] */
 #include <ferriband_putget.h>
 #include <sched.h>
 #include <stdio.h>
@@ -38,16 +38,21 @@ int main(int argc, char **argv)
     ferriband_putget_notification_t *note;
     uint32_t tag;
     uint16_t port;
-    char text[64], *colon;
-    if (argc != 5)
+    char text[64], *colon, *own = argc > 5 ? argv[5] : "127.0.0.1";
+    int own_port = 0;
+    if (argc != 5 && argc != 6)
         return 2;
+    if (argc > 5 && (colon = strrchr(own, ':'))) {
+        *colon = 0;
+        own_port = atoi(colon + 1);
+    }
     size_t length = strtoul(argv[2], NULL, 0);
     long rounds = atol(argv[3]);
     int is_master = strcmp(argv[1], "listen") != 0;
     unsigned char *data = calloc(1, length + 8);
     note = calloc(2, sizeof *note);
 
-    check(ferriband_putget_open("127.0.0.1", 0, &putget), "open");
+    check(ferriband_putget_open(own, own_port, &putget), "open");
     check(ferriband_putget_register(putget, data, length + 8, (tag = DATA, &tag)), "register");
     check(ferriband_putget_register(putget, note, 2 * sizeof *note, (tag = NOTES, &tag)), "register");
     ferriband_putget_set_crossover(putget, atol(argv[4]), atol(argv[4]));
