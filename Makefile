@@ -15,11 +15,11 @@ TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-ut
 BENCH_PACKAGES = perftest strace
 LAUNCH_PACKAGES = mpich libmpich-dev openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
 BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev
-# Arguments of `make bench-mpi`, see ferriband bench --help.
+# Arguments of `make bench-mpi`, see ferriband-dev bench --help.
 BENCH_MPI ?=
-# Arguments of `make bench-sdp`, see ferriband bench --help.
+# Arguments of `make bench-sdp`, see ferriband-dev bench --help.
 BENCH_SDP ?=
-# Arguments of `make bench-putget`, see ferriband bench --help.
+# Arguments of `make bench-putget`, see ferriband-dev bench --help.
 BENCH_PUTGET ?=
 # Arguments of `make bench-shmem`, see scripts/shmem-performance --help.
 BENCH_SHMEM ?=
@@ -69,6 +69,8 @@ PROGRAMS ?=
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 FERRIBAND = $(TARGET)/release/ferriband
+# What measures; it is not installed.
+FERRIBAND_DEV = $(TARGET)/release/ferriband-dev
 TESTED = $(TARGET)/debug/ferriband
 LIB_DIR = $(TARGET)/ferriband/lib
 
@@ -168,7 +170,7 @@ stress: build ## run each pair of programs fifty times, idle and on a busy machi
 
 bench: build ## compare the adapter with this machine's floors: ratios with targets
 	$(need) $(BENCH_PACKAGES)
-	$(FERRIBAND) bench; here=$$?; $(FERRIBAND) bench --wire roce; there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
+	$(FERRIBAND_DEV) bench; here=$$?; $(FERRIBAND_DEV) bench --wire roce; there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
 
 bench-fabric: ## time the fabric's simulator: 648 to 32,258 hosts (96,774 switch ports) at loads 0.3 and 0.5, 2 KiB packets, packet-hops in a second of a core (BENCH_FABRIC=--json)
 	@scripts/need-rust
@@ -181,11 +183,11 @@ bench-bring-up: build ## time how long a subnet takes to come up: our manager an
 
 bench-sdp: build ## compare sockets by SDP with TCP, Unix sockets and a ring in shared memory on this host (BENCH_SDP='--rounds 3 --only stream', or --busy: with two threads that compute on each core)
 	$(need) redis-server redis-tools nginx wrk memcached iperf3 nodejs
-	$(FERRIBAND) bench --sdp $(BENCH_SDP)
+	$(FERRIBAND_DEV) bench --sdp $(BENCH_SDP)
 
 bench-putget: build ## compare put and get, and Portals 4, with the verbs that they are made of, on this host and between two namespaces; with PORTALS4=DIR beside the reference by verbs (BENCH_PUTGET='--rounds 3 --only ack')
 	$(need) perftest gcc libc6-dev iproute2 $(if $(PORTALS4),$(PORTALS_PACKAGES) libibverbs-dev librdmacm-dev)
-	@reference=$(if $(PORTALS4),$$(scripts/portals-reference $(PORTALS4))); $(FERRIBAND) bench --putget $${reference:+--reference $$reference} $(BENCH_PUTGET); here=$$?; $(FERRIBAND) bench --putget --wire roce $(BENCH_PUTGET); there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
+	@reference=$(if $(PORTALS4),$$(scripts/portals-reference $(PORTALS4))); $(FERRIBAND_DEV) bench --putget $${reference:+--reference $$reference} $(BENCH_PUTGET); here=$$?; $(FERRIBAND_DEV) bench --putget --wire roce $(BENCH_PUTGET); there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
 
 bench-shmem: build ## compare Sandia OpenSHMEM's performance suite on Portals 4 and on libfabric's verbs, both on our adapter (SOS=DIR; BENCH_SHMEM='--rounds 3')
 	$(need) $(PORTALS_PACKAGES) libfabric-dev
@@ -193,11 +195,11 @@ bench-shmem: build ## compare Sandia OpenSHMEM's performance suite on Portals 4 
 
 bench-mpi: build ## compare Ferriband's MPI with Open MPI, MPICH and Intel MPI on this host (fetched from PyPI the first time; BENCH_MPI='--rounds 3 --only latency')
 	$(need) $(BENCH_MPI_PACKAGES)
-	$(FERRIBAND) bench --mpi --fetch $(BENCH_MPI)
+	$(FERRIBAND_DEV) bench --mpi --fetch $(BENCH_MPI)
 
 bench-mpi-net: build ## the same between two hosts (network namespaces), by RoCEv2, beside the others' TCP
 	$(need) $(BENCH_MPI_PACKAGES) util-linux hostname
-	@$(FERRIBAND) bench --mpi --wire roce --fetch $(BENCH_MPI) || [ $$? -eq 77 ]
+	@$(FERRIBAND_DEV) bench --mpi --wire roce --fetch $(BENCH_MPI) || [ $$? -eq 77 ]
 
 interop: build ## run Debian's RDMA programs with the Linux kernel's Soft-RoCE in a guest (the first time ten minutes more)
 	$(need) $(INTEROP_PACKAGES)

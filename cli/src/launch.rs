@@ -69,6 +69,16 @@ pub fn lib_dir() -> Result<PathBuf, Failure> {
     })
 }
 
+/// The program `ferriband`: this one, or the one that lies beside `ferriband-dev`.
+pub fn ferriband() -> Result<PathBuf, Failure> {
+    let exe = env::current_exe()
+        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    Ok(match exe.file_name() {
+        Some(name) if name == "ferriband-dev" => exe.with_file_name("ferriband"),
+        _ => exe,
+    })
+}
+
 /// Where the libraries may be, seen from the executable: beside an installed bin, or in the target
 /// directory of a build (target/PROFILE/ferriband and target/TRIPLE/PROFILE/ferriband).
 fn candidates(exe: &Path) -> Vec<PathBuf> {

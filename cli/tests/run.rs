@@ -214,3 +214,36 @@ fn manual_pages_and_completions_name_the_subcommands() {
         );
     }
 }
+
+#[test]
+fn what_measures_is_a_program_of_its_own() {
+    let ours = env!("CARGO_BIN_EXE_ferriband");
+    let dev = env!("CARGO_BIN_EXE_ferriband-dev");
+    let ends = |program: &str, words: &[&str]| {
+        let output = Command::new(program)
+            .args(words)
+            .output()
+            .expect("it is built");
+        (output.status.code(), text(&output.stdout))
+    };
+    for measures in ["bench", "floor"] {
+        assert_eq!(
+            ends(ours, &[measures, "--json"]).0,
+            Some(2),
+            "ferriband {measures}"
+        );
+        let (code, help) = ends(dev, &[measures, "--help"]);
+        assert!(
+            code == Some(0) && help.contains(&format!("ferriband-dev {measures}")),
+            "{help}"
+        );
+    }
+    // it finds the other program and the libraries beside itself
+    let (code, floors) = ends(dev, &["floor", "--rounds", "1", "--json"]);
+    assert!(code == Some(0) && floors.contains("_ns"), "{floors}");
+    let (code, rows) = ends(
+        dev,
+        &["bench", "--only", "no such row", "--rounds", "1", "--json"],
+    );
+    assert_ne!(code, Some(0), "{rows}");
+}

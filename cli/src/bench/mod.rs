@@ -1,4 +1,4 @@
-//! `ferriband bench`: the adapter against this machine's floors, as ratios with targets.
+//! `ferriband-dev bench`: the adapter against this machine's floors, as ratios with targets.
 //!
 //! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`;
 //! MPI beside other MPIs: `mpi`; sockets by SDP beside TCP: `sdp`; put and get: `putget`. Each
@@ -191,7 +191,7 @@ struct Outcome {
     problem: Option<String>,
 }
 
-/// `ferriband bench`.
+/// `ferriband-dev bench`.
 pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     launch::settings()?;
     if args.mpi {

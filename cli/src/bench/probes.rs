@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
@@ -246,22 +246,21 @@ fn calls_of_program(log: &str) -> Option<f64> {
     Some(begun.count() as f64)
 }
 
-/// This program with other arguments, and the JSON that it prints.
-fn own<T: DeserializeOwned>(arguments: &[&str]) -> Result<T, Failure> {
-    let text = own_program(&strings(arguments))?;
+/// A program of ours with arguments, and the JSON that it prints.
+fn own<T: DeserializeOwned>(program: &Path, arguments: &[&str]) -> Result<T, Failure> {
+    let text = own_program(program, &strings(arguments))?;
     serde_json::from_str(&text).map_err(|error| {
         Failure::new(format!(
-            "ferriband {} printed something else than expected: {error}",
+            "{} {} printed something else than expected: {error}",
+            program.display(),
             arguments.join(" ")
         ))
     })
 }
 
-/// This program with other arguments, and what it prints.
-pub(super) fn own_program(arguments: &[String]) -> Result<String, Failure> {
-    let exe = env::current_exe()
-        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
-    let mut words = vec![exe.display().to_string()];
+/// A program of ours with arguments, and what it prints.
+pub(super) fn own_program(program: &Path, arguments: &[String]) -> Result<String, Failure> {
+    let mut words = vec![program.display().to_string()];
     words.extend(arguments.iter().cloned());
     let output = run_single(&words, LIMIT)?;
     fine(&output)?;
@@ -271,22 +270,25 @@ pub(super) fn own_program(arguments: &[String]) -> Result<String, Failure> {
 /// `ferriband perf --dm`: WRITE of 8 bytes into memory of ibv_alloc_dm.
 pub fn write_device_memory() -> Result<f64, Failure> {
     let iterations = LATENCY_MESSAGES.to_string();
-    let report: serde_json::Value = own(&[
-        "perf",
-        "--dm",
-        "--ops",
-        "write",
-        "--services",
-        "rc",
-        "--sizes",
-        "8",
-        "--inline",
-        "8",
-        "--iters",
-        &iterations,
-        "--no-floors",
-        "--json",
-    ])?;
+    let report: serde_json::Value = own(
+        &launch::ferriband()?,
+        &[
+            "perf",
+            "--dm",
+            "--ops",
+            "write",
+            "--services",
+            "rc",
+            "--sizes",
+            "8",
+            "--inline",
+            "8",
+            "--iters",
+            &iterations,
+            "--no-floors",
+            "--json",
+        ],
+    )?;
     report["results"][0]["latency"]["p50_ns"]
         .as_f64()
         .ok_or_else(|| Failure::new("perf printed no latency"))
@@ -294,7 +296,9 @@ pub fn write_device_memory() -> Result<f64, Failure> {
 
 /// Bytes of each of 10,000 connected, idle RC queue pairs.
 pub fn queue_pair_memory() -> Result<f64, Failure> {
-    own::<Memory>(&["qp-memory", "--count", "10000", "--json"])
+    let myself = env::current_exe()
+        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    own::<Memory>(&myself, &["qp-memory", "--count", "10000", "--json"])
         .map(|memory| memory.bytes_per_queue_pair)
 }
 

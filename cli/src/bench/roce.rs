@@ -9,8 +9,8 @@ use crate::demo::runner::Place;
 use crate::failure::Failure;
 use crate::floor::Floor;
 use crate::floor::udp::{self, AtLength};
+use crate::launch;
 use crate::netns::TwoHosts;
-use std::env;
 
 /// Entry of the GID table that holds the IPv4 address.
 const IPV4: [&str; 2] = ["-x", "1"];
@@ -97,8 +97,7 @@ fn large_writes(hosts: &TwoHosts) -> Result<f64, Failure> {
 
 /// With a fault rule on the server's side.
 fn writes_under(hosts: &TwoHosts, rule: &str) -> Result<f64, Failure> {
-    let exe = env::current_exe()
-        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    let exe = launch::ferriband()?;
     let exe = exe.display().to_string();
     let run = Run::new("ib_write_bw", 1 << 20, LARGE_MESSAGES / 4).bound()?;
     stream(

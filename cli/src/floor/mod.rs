@@ -1,5 +1,5 @@
 //! This machine's physical floors, measured between two processes: what any adapter in software on
-//! it could at best reach. They are the denominators of `ferriband demo` and `ferriband bench`, so
+//! it could at best reach. They are the denominators of `ferriband demo` and `ferriband-dev bench`, so
 //! the loops here must be as tight as they can be written: a slow floor would flatter us.
 //!
 //! Owns: the measurements and their medians. Must not know: verbs, or anything that is compared.
@@ -238,7 +238,7 @@ pub fn table(floors: &Floors) -> Table {
     table
 }
 
-/// `ferriband floor`.
+/// `ferriband-dev floor`.
 pub fn command(rounds: usize, json: bool) -> Result<ExitCode, Failure> {
     let progress = Progress::new(steps(rounds));
     let floors = measure(rounds, &progress)?;

@@ -5,7 +5,6 @@ use super::case::{self, Case};
 use crate::failure::Failure;
 use crate::verbs::{Library, Source};
 use serde::{Serialize, de::DeserializeOwned};
-use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -48,8 +47,7 @@ impl Channel {
     ) -> Result<Self, Failure> {
         let (here, there) = UnixStream::pair()
             .map_err(|error| Failure::io("create", "a pair of sockets", &error))?;
-        let exe = env::current_exe()
-            .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+        let exe = crate::launch::ferriband()?;
         let child = Command::new(exe)
             .args(words)
             .envs(variables.iter().copied())

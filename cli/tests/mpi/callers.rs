@@ -71,7 +71,6 @@ fn no_command_that_waits_for_children_needs_their_signal() {
             "barrier",
         ],
         &["doctor"],
-        &["floor", "--rounds", "3"],
         &["sim", "--seed", "1"],
         &["dump", "--seconds", "1", "--", "true"],
         &["mpi-info"],

@@ -1,5 +1,5 @@
 /*
- * What `ferriband bench --mpi` measures, compiled by each MPI's own compiler wrapper.
+ * What `ferriband-dev bench --mpi` measures, compiled by each MPI's own compiler wrapper.
  *
  * Prints lines "NAME FIGURE", which the bench reads: seconds, bytes a second, messages a second or bytes. Each figure is the median of batches of
  * about a millisecond. Of two ranks that share memory a figure's line is followed by "line/NAME SECONDS": what a bare line of memory took one way just before and

@@ -1,5 +1,5 @@
 /*
- * What `ferriband bench --mpi --fastpath` measures: what acknowledgements, idle channels and the designs of the fast path cost. Compiled by our mpicc.
+ * What `ferriband-dev bench --mpi --fastpath` measures: what acknowledgements, idle channels and the designs of the fast path cost. Compiled by our mpicc.
  * What is compared takes turns within one run: two runs of one program differ by more than what is looked for.
  *
  * Prints lines "NAME/NUMBER FIGURE" as compare.c does.

@@ -1,4 +1,4 @@
-//! `ferriband bench --mpi --fastpath`: what the parts of Ferriband's own MPI cost, each with and without.
+//! `ferriband-dev bench --mpi --fastpath`: what the parts of Ferriband's own MPI cost, each with and without.
 //!
 //! Owns: the list of comparisons and their verdicts. Times are compared within one run of `fastpath.c`, whose sides take turns every millisecond (two runs differ by 5 to 10 %,
 //! more than what is looked for): a run says the median of the ratios of neighbours and its 95 % interval. Memory and share are those of two runs that differ in
@@ -218,7 +218,7 @@ struct Sample {
 /// Figures of one run by name.
 type Figures = BTreeMap<String, f64>;
 
-/// `ferriband bench --mpi --fastpath`.
+/// `ferriband-dev bench --mpi --fastpath`.
 pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let name = |pair: &Pair, figure: &Figure| format!("{}: {}", pair.about, figure.name);
     let wanted = |pair: &Pair, figure: &Figure| {

@@ -1,4 +1,4 @@
-//! `ferriband bench --mpi`: Ferriband's MPI beside other MPIs on this host, in one run.
+//! `ferriband-dev bench --mpi`: Ferriband's MPI beside other MPIs on this host, in one run.
 //!
 //! Owns: what is measured, what the targets are, and the verdicts. One C source (`compare.c`) is compiled by each MPI's own wrapper; each round runs
 //! all of them one after the other, another one first each time, so that both sides of a ratio saw the same machine. A ratio is the median of the
@@ -340,7 +340,7 @@ struct Described {
     version: String,
 }
 
-/// `ferriband bench --mpi`.
+/// `ferriband-dev bench --mpi`.
 pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if args.fastpath {
         return fastpath::command(args);

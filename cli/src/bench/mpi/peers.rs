@@ -184,8 +184,7 @@ pub fn find(
     let own = compile(&wrapper, &source, OURS, &[]).map_err(|why| {
         Failure::new(why).remedy("cargo xtask libs --release builds Ferriband's MPI")
     })?;
-    let exe = env::current_exe()
-        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    let exe = launch::ferriband()?;
     let mut found = vec![Implementation {
         name: OURS,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -312,8 +311,7 @@ impl Peer {
 /// Ours, with a program of its own, which is compiled; where nothing else is to be compared.
 pub fn own(source: &str, name: &'static str) -> Result<Implementation, Failure> {
     let program = compile_own(source, name, &[])?;
-    let exe = env::current_exe()
-        .map_err(|error| Failure::io("find", "this program's own file", &error))?;
+    let exe = launch::ferriband()?;
     Ok(Implementation {
         name: OURS,
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,4 +1,4 @@
-//! `ferriband bench --putget`: put and get beside what they are made of, on this host or between
+//! `ferriband-dev bench --putget`: put and get beside what they are made of, on this host or between
 //! two; Portals 4 beside the verbs below it, beside our MPI and beside its reference.
 //!
 //! Owns: the targets. A program in C (`portals.c`) does what is measured by Portals; puts and gets
@@ -81,7 +81,7 @@ impl Bench {
             ]);
         }
         words.extend([self.program.display().to_string(), what.to_owned()]);
-        let text = own_program(&words)?;
+        let text = own_program(&crate::launch::ferriband()?, &words)?;
         let figure = figures(&text).get(what).copied();
         figure.ok_or_else(|| Failure::new(format!("the program printed no {what}")))
     }

@@ -1,4 +1,4 @@
-/* What `ferriband bench --putget` measures by Portals 4: round trips, streams, acknowledgements of
+/* What `ferriband-dev bench --putget` measures by Portals 4: round trips, streams, acknowledgements of
  * a target that computes, and a token that goes around. Compiled by our mpicc: processes tell
  * their addresses by MPI, and meet by it between measurements. Prints a name and a figure a
  * line. */

@@ -1,4 +1,4 @@
-//! `ferriband bench --sdp`: sockets by SDP beside TCP, on one host.
+//! `ferriband-dev bench --sdp`: sockets by SDP beside TCP, on one host.
 //!
 //! Owns: the rows, with what is asked of them, and the verdicts. Each round measures every way of a
 //! row, one after the other, so that all saw the machine alike; a ratio is the median of the
@@ -132,7 +132,7 @@ struct Outcome {
     problem: Option<String>,
 }
 
-/// `ferriband bench --sdp`.
+/// `ferriband-dev bench --sdp`.
 pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     launch::preload_settings(LIBRARY)?;
     let wanted = |row: &Row| {

@@ -6,6 +6,7 @@
 use super::server::{Server, free_port};
 use super::{Settings, Way, are_there};
 use crate::failure::Failure;
+use crate::launch;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -181,9 +182,7 @@ fn requests(
     way: &Way,
     settings: Settings,
 ) -> Result<f64, Failure> {
-    let program =
-        std::env::current_exe().map_err(|error| Failure::io("run", "socket-pair", &error))?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(launch::ferriband()?);
     command.args(["socket-pair", "requests", "--bytes", "0"]);
     command.args(["--peer", &format!("127.0.0.1:{port}")]);
     command.args(["--line", line, "--answer", answer]);

@@ -1,4 +1,4 @@
-//! The rows of `ferriband bench --sdp`.
+//! The rows of `ferriband-dev bench --sdp`.
 //!
 //! Owns: what is measured in each, by which ways, and how much faster than TCP it has to be. Must
 //! not know: rounds, medians, verdicts.
@@ -8,6 +8,7 @@ use super::{DEFAULTS, FLOOR_NS, NO_SPIN, Settings, Way, redis};
 use crate::args::SocketTraffic;
 use crate::failure::Failure;
 use crate::floor::ring::{self, Looking};
+use crate::launch;
 use clap::ValueEnum;
 use std::ffi::OsString;
 use std::process::Command;
@@ -126,7 +127,7 @@ pub fn by_socket(
 ) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::io("run", "socket-pair", &error);
     let traffic = traffic.to_possible_value().expect("each has a name");
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    let mut command = Command::new(launch::ferriband()?);
     command
         .args(["socket-pair", traffic.get_name()])
         .args(["--bytes", &bytes.to_string()])
