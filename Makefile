@@ -11,7 +11,7 @@ SOAK_FIRST ?= $(shell date +%Y%m%d)000000
 
 BUILD_PACKAGES = gcc libc6-dev binutils
 DEMO_PACKAGES = ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 redis-tools nginx wrk
-TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 redis-tools nginx wrk python3-pyverbs iproute2 g++ infiniband-diags opensm
+TEST_PACKAGES = libibverbs-dev libibverbs1 librdmacm-dev ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin iperf3 librdmacm1 redis-tools nginx wrk python3-pyverbs iproute2 g++ infiniband-diags opensm valgrind
 BENCH_PACKAGES = perftest strace
 LAUNCH_PACKAGES = mpich libmpich-dev openmpi-bin slurmctld slurmd slurm-client munge libpmix-dev iproute2 util-linux
 BENCH_MPI_PACKAGES = gcc libc6-dev python3-venv openmpi-bin libopenmpi-dev mpich libmpich-dev
@@ -105,6 +105,7 @@ test: ## run every test: units, properties, simulator, C ABI, real programs, rdm
 	$(CARGO) test --workspace --no-fail-fast
 	$(CARGO) build --package ferriband
 	$(CARGO) xtask libs
+	$(CARGO) xtask budgets
 	$(TESTED) sim --seeds $(SIM_SEEDS)
 	$(TESTED) demo --quick --with ucx,libfabric,tcp,sdp
 	@$(TESTED) demo --wire roce --quick --with ucx,libfabric,tcp || [ $$? -eq 77 ]

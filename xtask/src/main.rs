@@ -1,11 +1,13 @@
 //! The chores of this workspace, as `cargo xtask COMMAND`.
 //!
 //! `libs` links the drop-in C libraries with their version nodes; `bindings` regenerates the checked-in
-//! bindings; `mpi` writes the MPI ABI from its tables; `symbols` keeps the table of rdma-core's symbols; `gates` checks rules that no compiler does; `interop` talks with the Linux kernel's own adapter. Nothing here is needed to build the Rust crates, and
+//! bindings; `mpi` writes the MPI ABI from its tables; `symbols` keeps the table of rdma-core's symbols; `gates` checks rules that no compiler does; `budgets` counts the instructions of hot paths;
+//! `interop` talks with the Linux kernel's own adapter. Nothing here is needed to build the Rust crates, and
 //! no crate depends on it.
 
 mod arrows;
 mod bindings;
+mod budgets;
 mod gates;
 mod interop;
 mod libs;
@@ -34,6 +36,8 @@ usage: cargo xtask COMMAND
   gates [--arrows CRATE]
         check what no compiler does: unfinished work, paths of one machine, unsafe where it is forbidden, file lengths,
         which files of a crate may use which; with --arrows only show what the files of CRATE, a directory, use of each other
+  budgets [--release] [--write]
+        count the instructions of hot paths under valgrind, and compare them with xtask/budgets.tsv
   interop [OPTIONS]
         run Debian's programs between our adapter and the Linux kernel's Soft-RoCE in a guest; interop --help
 ";
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "libs" => libs::run(rest),
         Some((command, rest)) if command == "bindings" => bindings::run(rest),
         Some((command, rest)) if command == "gates" => gates::run(rest),
+        Some((command, rest)) if command == "budgets" => budgets::check(rest),
         Some((command, rest)) if command == "mpi" => mpi::run(rest),
         Some((command, rest)) if command == "symbols" => rdma_core::run(rest),
         Some((command, rest)) if command == "interop" => interop::run(rest),
