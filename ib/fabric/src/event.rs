@@ -7,9 +7,13 @@ use crate::time::Time;
 pub(crate) const KIND_SHIFT: u32 = 60;
 pub(crate) const ARRIVE: u64 = 0;
 pub(crate) const WAKE: u64 = 1;
+#[cfg(test)]
 pub(crate) const FREE: u64 = 2;
+#[cfg(test)]
 pub(crate) const TELL: u64 = 3;
+#[cfg(test)]
 pub(crate) const HEAR: u64 = 4;
+#[cfg(test)]
 pub(crate) const REFRESH: u64 = 5;
 pub(crate) const SETTLE: u64 = 6;
 pub(crate) const SLOW_LANE: u64 = 7;

@@ -2,12 +2,14 @@
 //!
 //! Owns the links and the order of events. Must not know who computed the forwarding tables. The same plan, tables, flows and seed give the same run on every machine.
 //!
-//! Credits come in two ways. With [`Credits::Packets`] each flow-control packet is an event at its sender and another at its receiver. With
-//! [`Credits::Lazy`], the default, the same packets go at the same times over the same wires, but nobody looks before somebody needs to know: what an input buffer
-//! has freed is noted with its time, and turned into flow-control packets when the port itself is about to send or its peer looks for credits. So a packet's hop costs one event,
-//! and one more only if it waits.
+//! Flow-control packets go at their times over the wires, but nobody looks before somebody needs to know:
+//! what an input buffer has freed is noted with its time, and turned into flow-control packets when the
+//! port itself is about to send or its peer looks for credits. So a packet's hop costs one event, and one
+//! more only if it waits. Tests compare that with each of these packets as an event (`by_packets.rs`).
 
 mod ahead;
+#[cfg(test)]
+mod by_packets;
 mod layout;
 mod letters;
 #[cfg(test)]
@@ -29,6 +31,7 @@ mod threads;
 
 use crate::agenda::Agenda;
 use crate::credit::{FLOW_BYTES, MOST_DATA_VLS};
+#[cfg(test)]
 use crate::event::{REFRESH, event};
 use crate::host::{Adapter, FlowSpec};
 use crate::latency::Latencies;
@@ -48,10 +51,11 @@ use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;
 
-/// How credit updates travel.
+/// How credit updates travel, in tests.
+#[cfg(test)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Credits {
-    /// Computed when somebody asks.
+pub(crate) enum Credits {
+    /// Computed when somebody asks: the product's way.
     #[default]
     Lazy,
     /// Packet by packet.
@@ -66,7 +70,8 @@ pub struct Settings {
     /// Buffer of each data VL of each port, in blocks of 64 bytes.
     pub buffer_blocks: u16,
     /// How credit updates travel.
-    pub credits: Credits,
+    #[cfg(test)]
+    pub(crate) credits: Credits,
     /// How switches are built; their data VLs are the links' too.
     pub switch: SwitchModel,
     /// The order in which nodes are looked at. No result depends on it.
@@ -76,12 +81,24 @@ pub struct Settings {
     pub threads: usize,
 }
 
+impl Settings {
+    /// Flow-control packets are events of their own: in tests alone.
+    #[inline]
+    fn by_packets(&self) -> bool {
+        #[cfg(test)]
+        return self.credits == Credits::Packets;
+        #[cfg(not(test))]
+        false
+    }
+}
+
 impl Default for Settings {
     /// 32 KiB a VL (papers/000 II-D).
     fn default() -> Self {
         Settings {
             seed: 1,
             buffer_blocks: 512,
+            #[cfg(test)]
             credits: Credits::Lazy,
             switch: SwitchModel::default(),
             windows: WindowsUse::default(),
@@ -181,7 +198,7 @@ pub struct PortReport {
     pub counters: PortCounters,
     /// Share of the time that its wire carried packets.
     pub utilisation: f64,
-    /// Flow-control packets that it sent; the refresh is not counted with [`Credits::Lazy`].
+    /// Flow-control packets that it sent; the refresh is not counted.
     pub flow_packets: u64,
 }
 /// A fabric.
@@ -235,6 +252,7 @@ impl Net {
             received: Vec::new(),
             rests: Vec::new(),
             kinds: Vec::new(),
+            #[cfg(test)]
             due: Vec::new(),
             rates: vec![idle; count as usize],
             more_lanes: Vec::new(),
@@ -278,7 +296,7 @@ impl Net {
         };
         let peers = net.join(plan, count as usize)?;
         let part = &mut net.parts[0];
-        part.ahead = !part.strict && settings.credits == Credits::Lazy;
+        part.ahead = !part.strict && !settings.by_packets();
         net.make_machines(plan, &order, &peers)?;
         net.make_links(plan, &peers);
         net.parts[0].choose_order(groups);
@@ -403,16 +421,18 @@ impl Net {
             for number in numbers {
                 let at = base + u32::from(number);
                 self.owners[0][at as usize] = node;
-                let rate = &part.rates[at as usize];
                 part.ports[at as usize] = Port::new(machine, number, lane);
-                if self.settings.credits == Credits::Packets && peers[at as usize] != NONE {
+                #[cfg(test)]
+                if self.settings.by_packets() && peers[at as usize] != NONE {
+                    let rate = &part.rates[at as usize];
                     let refresh = rate.symbols(crate::credit::REFRESH_SYMBOLS);
                     part.queue.push(refresh, event(REFRESH, at as usize));
                 }
             }
         }
         part.received = vec![Received::default(); peers.len()];
-        if self.settings.credits == Credits::Packets {
+        #[cfg(test)]
+        if self.settings.by_packets() {
             part.due = vec![0; peers.len()];
         }
         let mut known = HashMap::new();

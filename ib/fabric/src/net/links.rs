@@ -3,9 +3,11 @@
 use super::letters::Letter;
 use super::part::Part;
 use super::port::{self, Freed, Lane, LinkKind, Port, Word};
-use super::{Credits, Machine, NONE};
+use super::{Machine, NONE};
 use crate::credit::REFRESH_SYMBOLS;
-use crate::event::{FREE, HEAR, REFRESH, SETTLE, TELL, event};
+#[cfg(test)]
+use crate::event::{FREE, HEAR};
+use crate::event::{SETTLE, event};
 use crate::frame::Frame;
 use crate::time::Time;
 
@@ -27,24 +29,23 @@ impl Part {
         }
         let own = &mut self.ports[port];
         own.add_freed(Freed::new(at, vl, blocks), &mut self.rests);
-        match self.settings.credits {
-            Credits::Packets => self.queue.push(at, event(FREE, port)),
-            Credits::Lazy => {
-                if let Some(stand_in) = own.peer.checked_sub(self.border) {
-                    let now = self.now;
-                    let letter = Letter::Freed {
-                        now,
-                        at,
-                        blocks,
-                        vl,
-                    };
-                    self.mail.post(stand_in as usize, letter);
-                } else if own.peer_starves() {
-                    let peer = own.peer as usize;
-                    if let Some(at) = self.credit_comes(peer) {
-                        self.wake(peer, at.max(self.now));
-                    }
-                }
+        #[cfg(test)]
+        if self.settings.by_packets() {
+            return self.queue.push(at, event(FREE, port));
+        }
+        if let Some(stand_in) = own.peer.checked_sub(self.border) {
+            let now = self.now;
+            let letter = Letter::Freed {
+                now,
+                at,
+                blocks,
+                vl,
+            };
+            self.mail.post(stand_in as usize, letter);
+        } else if own.peer_starves() {
+            let peer = own.peer as usize;
+            if let Some(at) = self.credit_comes(peer) {
+                self.wake(peer, at.max(self.now));
             }
         }
     }
@@ -116,7 +117,7 @@ impl Part {
 
     /// Sends a flow-control packet of a VL, not before a time.
     #[inline]
-    fn say(&mut self, port: usize, vl: u8, at: Time) {
+    pub(super) fn say(&mut self, port: usize, vl: u8, at: Time) {
         let lane = self.lane(port, vl);
         let (fctbs, fccl) = (lane.sender.total_sent(), lane.receiver.credit_limit());
         let own: &mut Port = &mut self.ports[port];
@@ -135,7 +136,8 @@ impl Part {
             self.absorb(peer, self.known);
         }
         self.ports[port].add_word(word, &mut self.rests);
-        if self.settings.credits == Credits::Packets {
+        #[cfg(test)]
+        if self.settings.by_packets() {
             self.queue.push(at, event(HEAR, peer));
         }
     }
@@ -152,7 +154,7 @@ impl Part {
     /// The flow-control packets that have come to a port by a time.
     #[inline]
     pub(super) fn absorb(&mut self, port: usize, until: Time) {
-        let in_time = self.strict || self.settings.credits == Credits::Packets;
+        let in_time = self.strict || self.settings.by_packets();
         let peer = self.ports[port].peer as usize;
         while let Some(&word) = self.ports[peer].first_word()
             && word.at() <= until
@@ -183,72 +185,17 @@ impl Part {
 
     /// Brings all that was put off up to now.
     pub(super) fn settle_all(&mut self) {
-        if self.settings.credits == Credits::Lazy {
+        if !self.settings.by_packets() {
             for port in 0..self.ports.len() {
                 self.settle(port, self.now);
             }
         }
     }
 
-    /// What is due to be freed by now is (credits by packets).
-    pub(super) fn free(&mut self, port: usize) {
-        while let Some(&freed) = self.ports[port].first_freed()
-            && freed.at() <= self.now
-        {
-            self.ports[port].forget_freed(&mut self.rests);
-            self.lane(port, freed.vl()).receiver.freed(freed.blocks());
-            self.due[port] |= 1 << freed.vl();
-        }
-        self.tell(port);
-    }
-
-    /// Sends what is due, or waits for the wire.
-    pub(super) fn tell(&mut self, port: usize) {
-        if self.due[port] == 0 {
-            return;
-        }
-        let free = self.ports[port].wire_free;
-        if free > self.now {
-            self.queue.push(free, event(TELL, port));
-        } else {
-            self.tell_all(port);
-        }
-    }
-
-    /// Sends what is due if the wire is free, each VL's after the other.
-    pub(super) fn tell_all(&mut self, port: usize) {
-        if self.ports[port].wire_free > self.now {
-            return;
-        }
-        let mut due = std::mem::take(&mut self.due[port]);
-        while due != 0 {
-            let vl = due.trailing_zeros() as u8;
-            due &= due - 1;
-            self.say(port, vl, self.now);
-        }
-    }
-
-    /// A flow-control packet has come.
-    pub(super) fn hear(&mut self, port: usize) {
-        self.absorb(port, self.now);
-        if self.ports[port].starves() {
-            self.set_starving(port, false);
-            self.attempt(port);
-        }
-    }
-
-    /// 65,536 symbol times have gone by.
-    pub(super) fn refresh(&mut self, port: usize) {
-        self.due[port] = ((1u32 << self.data_vls) - 1) as u16;
-        self.tell(port);
-        let next = self.now + self.rates[port].symbols(REFRESH_SYMBOLS);
-        self.queue.push(next, event(REFRESH, port));
-    }
-
     /// A packet may not survive the link. One that does not is dropped here (a cut-through switch would send it on, marked as bad), and what it took of the credit comes
     /// back with the next flow-control packet of its sender.
     pub(super) fn is_lost(&mut self, port: usize, frame: &Frame) -> bool {
-        if self.settings.credits == Credits::Lazy {
+        if !self.settings.by_packets() {
             self.settle(port, self.now);
             self.settle(self.ports[port].peer as usize, self.now);
             self.absorb(port, self.now);
@@ -268,7 +215,7 @@ impl Part {
             Machine::Switch(index) => self.switches[index as usize].receive_error(own.number),
             Machine::Adapter(index) => self.adapters[index as usize].receive_error(),
         }
-        if self.settings.credits == Credits::Lazy && own.peer != NONE {
+        if !self.settings.by_packets() && own.peer != NONE {
             // Both ends tell once more: the sender what it has sent, then, when that is here, this end what is free.
             let peer = own.peer as usize;
             let refresh = self.now + self.rates[port].symbols(REFRESH_SYMBOLS);

@@ -4,12 +4,11 @@
 use super::letters::{Letter, Mail};
 use super::port::{self, Lane, LinkKind, Port, Received, Rests};
 use super::sweep::Sweep;
-use super::{Credits, FlowCount, Machine, NONE, Settings, ahead, slow_lane};
+use super::{FlowCount, Machine, NONE, Settings, ahead, slow_lane};
 use crate::agenda::Agenda;
-use crate::event::{
-    ARRIVE, FREE, Flight, HEAR, KIND_SHIFT, LATER, REFRESH, SLOW_LANE, TELL, WAKE, at_place, event,
-    place_of,
-};
+use crate::event::{ARRIVE, Flight, KIND_SHIFT, LATER, SLOW_LANE, WAKE, at_place, event, place_of};
+#[cfg(test)]
+use crate::event::{FREE, HEAR, REFRESH, TELL};
 use crate::frame::{Frame, FrameKind};
 use crate::host::Adapter;
 use crate::latency::Latencies;
@@ -54,6 +53,7 @@ pub(super) struct Part {
     pub rests: Rests,
     /// Kinds of links.
     pub kinds: Vec<LinkKind>,
+    #[cfg(test)]
     /// By port: VLs that have freed something (credits by packets; else empty).
     pub due: Vec<u16>,
     pub rates: Vec<LinkRate>,
@@ -190,9 +190,13 @@ impl Part {
                     self.attempt(port);
                 }
             }
+            #[cfg(test)]
             FREE => self.free(port),
+            #[cfg(test)]
             TELL => self.tell(port),
+            #[cfg(test)]
             HEAR => self.hear(port),
+            #[cfg(test)]
             REFRESH => self.refresh(port),
             SLOW_LANE => self.look_at_hosts(),
             _ => self.resynchronise(port),
@@ -409,15 +413,14 @@ impl Part {
     /// Before a port sends: the flow-control packets that it owes go first, and if its credits may not do, those that have come are read.
     #[inline]
     fn look_for_credits(&mut self, port: usize) {
-        match self.settings.credits {
-            Credits::Lazy => {
-                self.settle(port, self.now);
-                if self.strict || self.is_short(port) {
-                    self.settle_far(self.ports[port].peer as usize);
-                    self.absorb(port, self.now);
-                }
-            }
-            Credits::Packets => self.tell_all(port),
+        #[cfg(test)]
+        if self.settings.by_packets() {
+            return self.tell_all(port);
+        }
+        self.settle(port, self.now);
+        if self.strict || self.is_short(port) {
+            self.settle_far(self.ports[port].peer as usize);
+            self.absorb(port, self.now);
         }
     }
 
@@ -471,7 +474,7 @@ impl Part {
 
     fn starve_one(&mut self, port: usize) {
         self.set_starving(port, true);
-        if self.settings.credits == Credits::Lazy
+        if !self.settings.by_packets()
             && let Some(at) = self.credit_comes(port)
         {
             // behind a shared crossbar it may have come, and nobody has looked

@@ -257,6 +257,7 @@ fn empty(whole: &Part, windows: Windows, count: usize) -> Part {
         received: Vec::new(),
         rests: Vec::new(),
         kinds: whole.kinds.clone(),
+        #[cfg(test)]
         due: Vec::new(),
         rates: Vec::new(),
         more_lanes: Vec::new(),
