@@ -1,13 +1,14 @@
 //! What a consumer asks for. Every call checks first and changes nothing if it refuses.
 
 use crate::connection::{Connection, PathEnd};
+use crate::event::CmEvent;
 use crate::machine::{Listener, Machine};
 use crate::messages;
 use crate::params::{
     AprParams, LapParams, ListenParams, RepParams, ReqParams, SidrParams, SidrReplyParams,
 };
 use crate::table::{Kind, State};
-use crate::types::{CmError, CmEvent, Route, UserId};
+use crate::types::{CmError, Route, UserId};
 use ferriband_transport::types::Instant;
 use ferriband_wire::cm::{
     ApStatus, Apr, CmMad, Failover, Info, Lap, Message, PrivateData, RejectReason, Rtu, SidrRep,

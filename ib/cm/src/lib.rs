@@ -35,6 +35,7 @@
 
 mod api;
 mod connection;
+mod event;
 mod limits;
 mod machine;
 mod messages;
@@ -47,6 +48,7 @@ pub mod table;
 mod timeouts;
 mod types;
 
+pub use event::{CmEvent, Event};
 pub use limits::CmLimits;
 pub use machine::Machine;
 pub use params::*;

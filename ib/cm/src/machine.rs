@@ -2,11 +2,12 @@
 //! one, sending, telling, and what comes next by itself.
 
 use crate::connection::{Connection, Pending};
+use crate::event::{CmEvent, Event};
 use crate::limits::CmLimits;
 use crate::params::{ListenParams, Summary};
 use crate::random::Random;
 use crate::table::{Kind, State};
-use crate::types::{CmError, CmEvent, Event, Peer, Route, UserId};
+use crate::types::{CmError, Peer, Route, UserId};
 use ferriband_transport::types::Instant;
 use ferriband_wire::cm::CmMad;
 use ferriband_wire::mad::MAD_LEN;

@@ -2,12 +2,13 @@
 //! follows. A message that names a connection must come from that connection's peer, with its transaction.
 
 use crate::connection::{Connection, PathEnd};
+use crate::event::CmEvent;
 use crate::machine::Machine;
 use crate::messages::{self, ids_of};
 use crate::params::{Enhanced, LapRequest, Path, Reply, SidrAnswer};
 use crate::qp::ack_timeout;
 use crate::table::{Kind, Reaction, State, reaction};
-use crate::types::{CmEvent, Discard, Input, Ports, Route};
+use crate::types::{Discard, Input, Ports, Route};
 use ferriband_transport::types::{Instant, QpType};
 use ferriband_wire::cm::{
     ApStatus, Apr, CmMad, Drep, Dreq, Failover, Info, Lap, Message, Mra, MraOf, PrivateData, Rej,

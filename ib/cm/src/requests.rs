@@ -2,12 +2,13 @@
 //! connection, or a new request for a listener, or for nobody. And the refusals that the machine makes by itself.
 
 use crate::connection::{Connection, PathEnd};
+use crate::event::CmEvent;
 use crate::machine::Machine;
 use crate::messages;
 use crate::params::{Enhanced, Path, Request, SidrRequest};
 use crate::receive::Arrival;
 use crate::table::{Kind, State};
-use crate::types::{CmEvent, Discard, UserId};
+use crate::types::{Discard, UserId};
 use ferriband_transport::types::{Instant, QpType};
 use ferriband_wire::cm::{
     ApStatus, Apr, CmMad, Info, IpCmHeader, Lap, PrivateData, RejOf, RejectReason, Rep, Req,

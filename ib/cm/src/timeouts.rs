@@ -1,9 +1,10 @@
 //! What happens by itself: a message is sent again, or nobody answers, or a connection's last packets are gone.
 
+use crate::event::CmEvent;
 use crate::machine::Machine;
 use crate::messages;
 use crate::table::{Kind, State};
-use crate::types::{CmEvent, Route};
+use crate::types::Route;
 use ferriband_transport::types::Instant;
 use ferriband_wire::CommId;
 use ferriband_wire::cm::{Info, PrivateData, RejOf, RejectReason};

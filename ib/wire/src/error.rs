@@ -1,7 +1,7 @@
 //! Why bytes are not a packet, and why a value cannot become bytes. Owns the two error enums of this crate and
 //! nothing else.
 
-use crate::mad::{AttributeId, ManagementClass, Method};
+use crate::management::{AttributeId, ManagementClass, Method};
 use crate::opcode::{ExtKind, Opcode};
 
 /// Why bytes were refused. Which of these a receiver answers and which it drops silently is the transport's

@@ -25,6 +25,7 @@ mod immediate;
 mod ip;
 mod lrh;
 pub mod mad;
+mod management;
 mod native;
 mod opcode;
 mod packet;

@@ -2,10 +2,10 @@
 //! and the payload it allows (IBA 9.2 and 9.3; XRC: annex A14; CNP: annex A17), and one of our own. Parsing, emitting,
 //! validation and display all read this one table. It knows no queue pair and no state.
 
-use crate::bth::Bth;
-use crate::header::Header;
-use crate::{Aeth, AtomicAckEth, AtomicEth, Deth, Ieth, ImmDt, Rdeth, Reth, XrcEth};
 use std::fmt;
+
+/// Bytes of the base transport header (IBA 9.2).
+pub(crate) const BTH_LEN: usize = 12;
 
 /// Transport service: the top three bits of the opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -199,15 +199,15 @@ impl ExtKind {
     /// Bytes on the wire.
     pub const fn wire_len(self) -> usize {
         match self {
-            ExtKind::Rdeth => Rdeth::LEN,
-            ExtKind::Deth => Deth::LEN,
-            ExtKind::XrcEth => XrcEth::LEN,
-            ExtKind::Reth => Reth::LEN,
-            ExtKind::AtomicEth => AtomicEth::LEN,
-            ExtKind::Aeth => Aeth::LEN,
-            ExtKind::AtomicAckEth => AtomicAckEth::LEN,
-            ExtKind::ImmDt => ImmDt::LEN,
-            ExtKind::Ieth => Ieth::LEN,
+            ExtKind::Rdeth => 4,
+            ExtKind::Deth => 8,
+            ExtKind::XrcEth => 4,
+            ExtKind::Reth => 16,
+            ExtKind::AtomicEth => 28,
+            ExtKind::Aeth => 4,
+            ExtKind::AtomicAckEth => 8,
+            ExtKind::ImmDt => 4,
+            ExtKind::Ieth => 4,
         }
     }
 }
@@ -319,7 +319,7 @@ macro_rules! opcode_table {
                 position: Position::$position,
                 headers: &[$(ExtKind::$header),*],
                 payload: PayloadRule::$payload,
-                header_len: Bth::LEN $(+ ExtKind::$header.wire_len())*,
+                header_len: BTH_LEN $(+ ExtKind::$header.wire_len())*,
                 header_set: 0 $(| ExtKind::$header.bit())*,
             });)*
             table

@@ -12,6 +12,20 @@ use crate::opcode::{ExtKind, Opcode, OpcodeInfo};
 use crate::reth::Reth;
 use crate::types::{PKey, Psn, Qpn};
 
+// the table of opcodes says how long each header is, and knows none of them
+const _: () = {
+    assert!(crate::opcode::BTH_LEN == Bth::LEN);
+    assert!(ExtKind::Rdeth.wire_len() == <Rdeth as Header>::LEN);
+    assert!(ExtKind::Deth.wire_len() == <Deth as Header>::LEN);
+    assert!(ExtKind::XrcEth.wire_len() == <XrcEth as Header>::LEN);
+    assert!(ExtKind::Reth.wire_len() == <Reth as Header>::LEN);
+    assert!(ExtKind::AtomicEth.wire_len() == <AtomicEth as Header>::LEN);
+    assert!(ExtKind::Aeth.wire_len() == <Aeth as Header>::LEN);
+    assert!(ExtKind::AtomicAckEth.wire_len() == <AtomicAckEth as Header>::LEN);
+    assert!(ExtKind::ImmDt.wire_len() == <ImmDt as Header>::LEN);
+    assert!(ExtKind::Ieth.wire_len() == <Ieth as Header>::LEN);
+};
+
 /// The extension headers of a packet: exactly those that its opcode has are present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]

@@ -3,7 +3,8 @@
 
 use crate::error::{EmitError, ParseError};
 use crate::header::{Header, bits, place};
-use crate::mad::{MAD_LEN, MadHeader, numbers};
+use crate::mad::{MAD_LEN, MadHeader};
+use crate::management::numbers;
 use std::fmt;
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -2,7 +2,7 @@
 
 use crate::error::{EmitError, ParseError};
 use crate::header::{Header, U24};
-use crate::mad::numbers;
+use crate::management::numbers;
 use crate::types::{Guid, Lid};
 use std::fmt;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};

@@ -4,8 +4,6 @@
 //! the arithmetic is done elsewhere. Data comes from the calls of a program and from arriving
 //! requests.
 
-use crate::ArrivalOp;
-
 /// An atomic operation (ptl_op_t), 18 of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -157,27 +155,6 @@ impl Datatype {
     }
 }
 
-/// Whether `operation` on `datatype` over `length` bytes may travel as `op`. Atomics need an
-/// operation, PUT and GET have none.
-///
-/// The length is a whole number of values, at most one for operations with an operand (Portals 4.3,
-/// PtlSwap). Lengths of an interface's limits are checked apart.
-pub fn is_legal(op: ArrivalOp, atomic: Option<(AtomicOp, Datatype)>, length: u64) -> bool {
-    let Some((operation, datatype)) = atomic else {
-        return matches!(op, ArrivalOp::Put | ArrivalOp::Get);
-    };
-    let carried = match op {
-        ArrivalOp::Put | ArrivalOp::Get => return false,
-        ArrivalOp::Atomic | ArrivalOp::FetchAtomic => !operation.is_swap(),
-        ArrivalOp::Swap => operation.is_swap(),
-    };
-    let size = datatype.size_bytes();
-    carried
-        && operation.takes(datatype)
-        && length.is_multiple_of(size)
-        && (!operation.has_operand() || length <= size)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,30 +193,5 @@ mod tests {
             .filter(|&ok| ok)
             .count();
         assert_eq!(legal, 5 * 14 + 6 * 11 + 7 * 8);
-    }
-
-    #[test]
-    fn an_operation_travels_by_its_own_call_and_in_whole_values() {
-        use ArrivalOp::*;
-        let sum = Some((AtomicOp::Sum, Datatype::Int32));
-        assert!(is_legal(Atomic, sum, 8) && is_legal(FetchAtomic, sum, 0));
-        assert!(
-            !is_legal(Swap, sum, 4)
-                && !is_legal(Put, sum, 4)
-                && !is_legal(Atomic, sum, 6)
-                && !is_legal(Atomic, None, 4)
-        );
-        let cswap = Some((AtomicOp::Cswap, Datatype::DoubleComplex));
-        assert!(
-            is_legal(Swap, cswap, 16)
-                && !is_legal(Swap, cswap, 32)
-                && !is_legal(FetchAtomic, cswap, 16)
-        );
-        assert!(is_legal(Swap, Some((AtomicOp::Swap, Datatype::Int8)), 100));
-        assert!(!is_legal(
-            Swap,
-            Some((AtomicOp::Mswap, Datatype::Double)),
-            8
-        ));
     }
 }

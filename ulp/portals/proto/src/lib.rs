@@ -119,7 +119,7 @@ mod unexpected;
 #[cfg(test)]
 mod tests;
 
-pub use atomic::{ATOMIC_OPS, AtomicOp, DATATYPES, Datatype, is_legal};
+pub use atomic::{ATOMIC_OPS, AtomicOp, DATATYPES, Datatype};
 pub use counter::CtEvent;
 pub use error::{NiFail, PtlError};
 pub use event::{Event, EventKind, Taken};
@@ -132,6 +132,6 @@ pub use md::{AckRequest, Local, MdInit, MdOptions, Operation, Response, Started}
 pub use region::{Piece, Pieces, Region};
 pub use request::{
     AckInfo, Admission, Arrival, ArrivalOp, Delivery, Grant, HoldId, List, NiKind, OpId, Peer,
-    Process,
+    Process, is_legal,
 };
 pub use table::PtOptions;

@@ -6,12 +6,13 @@
 use crate::credits::{Credits, LEAST_RECEIVES};
 use crate::direct::Directs;
 use crate::leases::{Leased, Leases};
-use crate::memory::{Answer, Asked, Granted, Memory, Status};
+use crate::memory::{Answer, Asked, Granted, Memory};
 use crate::message::{ADDRESS_BYTES, BadMessage, Flags, HEADER_BYTES, Header, Kind, Message};
 use crate::message::{SEGMENT_BYTES, Segment};
 use crate::requests::{Pending, Requests};
 use crate::serving::{Long, Serving, Waiting, cut};
 use crate::stats::Stats;
+use crate::status::Status;
 use crate::wire::{Job, NotBegun, Wire};
 
 /// What a side tells its peer when they connect.

@@ -10,8 +10,9 @@
 
 use crate::connection::{Connection, Started, Violation};
 use crate::leases::Lease;
-use crate::memory::{Answer, Memory, Status};
+use crate::memory::{Answer, Memory};
 use crate::message::{ADDRESS_BYTES, Rights, Segment};
+use crate::status::Status;
 use crate::wire::{DirectJob, DirectOp, NotBegun, Posting, Wire};
 
 /// Operations by leases that a side has under way on a connection at a time.

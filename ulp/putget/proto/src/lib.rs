@@ -20,6 +20,7 @@ mod message;
 mod requests;
 mod serving;
 mod stats;
+mod status;
 pub mod tags;
 #[cfg(test)]
 mod tests;
@@ -29,8 +30,9 @@ pub use connection::{BadConfig, Config, Connection, NotStarted, Start, Started, 
 pub use credits::LEAST_RECEIVES;
 pub use direct::{DIRECT, Direct, NotDirect};
 pub use leases::{LEASES, Lease, Leased};
-pub use memory::{Answer, Asked, Granted, Memory, Status};
+pub use memory::{Answer, Asked, Granted, Memory};
 pub use message::{ADDRESS_BYTES, BadMessage, Flags, HEADER_BYTES, Header, Kind, Message};
 pub use message::{Rights, SEGMENT_BYTES, Segment};
 pub use stats::{Paths, Requests, Stats};
+pub use status::Status;
 pub use wire::{DirectJob, DirectOp, Job, NotBegun, Posting, Wire};

@@ -3,7 +3,7 @@
 //! Owns: their layout, and which combinations are messages at all. Must not know: what an address
 //! means, or whether a request is known.
 
-use crate::memory::Status;
+use crate::status::Status;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -3,8 +3,9 @@
 //!
 //! Owns: both, and their bound. Must not know: memory.
 
-use crate::memory::{Granted, Status};
+use crate::memory::Granted;
 use crate::message::{Header, Segment};
+use crate::status::Status;
 use crate::wire::Job;
 use std::collections::VecDeque;
 

@@ -7,8 +7,8 @@
 //! next operation of that direction that ends on the buffer, begun by either side, fires and
 //! unbinds it. Incoming are a peer's put and an own get; outgoing are a peer's get and an own put.
 
-use crate::memory::Status;
 use crate::message::Kind;
+use crate::status::Status;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Most buffers of a process.

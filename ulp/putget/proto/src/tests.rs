@@ -1,7 +1,8 @@
 //! Two machines over queue pairs in memory, whose RDMA ends when the test says so.
 
-use crate::memory::{Answer, Asked, Granted, Memory, Status};
+use crate::memory::{Answer, Asked, Granted, Memory};
 use crate::message::{BadMessage, Header, Kind, Segment};
+use crate::status::Status;
 use crate::wire::{DirectJob, DirectOp, Job, NotBegun, Posting, Wire};
 use crate::{Config, Connection, HEADER_BYTES, NotStarted, Start, Started, Violation};
 use proptest::prelude::*;

@@ -2,8 +2,9 @@
 //!
 //! Owns: the trait. Must not know: verbs.
 
-use crate::memory::{Memory, Status};
+use crate::memory::Memory;
 use crate::message::Segment;
+use crate::status::Status;
 
 /// An RDMA operation that is under way for a long request of the peer's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -106,3 +106,26 @@ impl Bsdh {
         }
     }
 }
+
+/// Views `rest`, all that follows a message's BSDH, as a `W`.
+pub(crate) fn exactly<W>(rest: &[u8], mid: Mid) -> Result<&W, ParseError>
+where
+    W: FromBytes + KnownLayout + Immutable + Unaligned,
+{
+    let (wire, surplus) = prefix::<W>(rest, mid.name())?;
+    nothing(surplus, mid, size_of::<W>())?;
+    Ok(wire)
+}
+
+/// Refuses bytes after a message's last header, which has `extended` bytes after the BSDH.
+pub(crate) fn nothing(surplus: &[u8], mid: Mid, extended: usize) -> Result<(), ParseError> {
+    if surplus.is_empty() {
+        return Ok(());
+    }
+    let expected = Bsdh::LEN + extended;
+    Err(ParseError::Surplus {
+        mid,
+        expected,
+        got: expected + surplus.len(),
+    })
+}

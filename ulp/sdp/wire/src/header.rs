@@ -2,7 +2,6 @@
 //! buffer. Knows no particular header.
 
 use crate::error::{EmitError, ParseError};
-use crate::mid::Mid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Views the start of `bytes` as a `W`.
@@ -37,27 +36,4 @@ pub(crate) fn put_bytes<'a>(bytes: &[u8], out: &'a mut [u8]) -> Result<&'a mut [
         .ok_or(EmitError::BufferTooSmall { needed, got })?;
     head.copy_from_slice(bytes);
     Ok(rest)
-}
-
-/// Views `rest`, all that follows a message's BSDH, as a `W`.
-pub(crate) fn exactly<W>(rest: &[u8], mid: Mid) -> Result<&W, ParseError>
-where
-    W: FromBytes + KnownLayout + Immutable + Unaligned,
-{
-    let (wire, surplus) = prefix::<W>(rest, mid.name())?;
-    nothing(surplus, mid, size_of::<W>())?;
-    Ok(wire)
-}
-
-/// Refuses bytes after a message's last header, which has `extended` bytes after the BSDH.
-pub(crate) fn nothing(surplus: &[u8], mid: Mid, extended: usize) -> Result<(), ParseError> {
-    if surplus.is_empty() {
-        return Ok(());
-    }
-    let expected = crate::Bsdh::LEN + extended;
-    Err(ParseError::Surplus {
-        mid,
-        expected,
-        got: expected + surplus.len(),
-    })
 }

@@ -12,9 +12,10 @@
 //! some that of the fields they know (64 and 24). The manager fills up with zeros in any case, so
 //! every length from the known fields on is read, and the larger one is written, which all take.
 
+use crate::bsdh::nothing;
 use crate::error::{EmitError, ParseError};
 use crate::flow::{FlowControl, FlowControlWire};
-use crate::header::{nothing, prefix, put};
+use crate::header::{prefix, put};
 use crate::mid::Mid;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use zerocopy::byteorder::big_endian::{U16, U32};

@@ -2,11 +2,12 @@
 //! header and which may carry data.
 
 use crate::bsdh::{Bsdh, MessageHeader};
+use crate::bsdh::{exactly, nothing};
 use crate::control::{Advert, AdvertWire, ModeChange, ModeChangeWire};
 use crate::control::{SinkAvailWire, SizeWire, SuspCommWire};
 use crate::error::{EmitError, ParseError};
 use crate::flow::FlowControl;
-use crate::header::{exactly, nothing, prefix, put, put_bytes};
+use crate::header::{prefix, put, put_bytes};
 use crate::hello::{Hello, HelloAck};
 use crate::mid::Mid;
 use crate::types::ServiceId;

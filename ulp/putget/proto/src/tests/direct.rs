@@ -4,8 +4,9 @@
 use super::{CONFIG, Side, World, begin, carry, move_bytes, pair, settle, start};
 use crate::direct::{DIRECT, Direct, NotDirect};
 use crate::leases::{LEASES, Lease};
-use crate::memory::{Answer, Status};
+use crate::memory::Answer;
 use crate::message::{Header, Kind, Rights, Segment};
+use crate::status::Status;
 use crate::wire::{DirectJob, DirectOp, Posting};
 use crate::{NotStarted, Start, Started, Violation};
 use proptest::prelude::*;
