@@ -1,6 +1,7 @@
 //! Completions: what has come, what has gone, and what becomes of a connection that failed.
 
 use super::link::{Link, What};
+use super::memory::Buffers;
 use super::{Id, Net, failed};
 use crate::constants::{
     MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED,
@@ -10,11 +11,13 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::runtime::{Runtime, WORLD};
 use crate::wireup;
-use ferriband_ibv::{EventKind, Wc, WcStatus};
+use ferriband_ibv::{EventKind, Srq, Wc, WcStatus};
 use ferriband_mpi_proto::brief::{Pattern, fills_packets};
 use ferriband_mpi_proto::connect::Step;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A receive buffer with what has come into it.
@@ -28,6 +31,46 @@ pub(super) struct Arrived {
     numbers: Option<u32>,
 }
 
+/// Receives, which all peers share, and the completions that are looked at.
+pub struct Receives {
+    pub(super) srq: Arc<Srq>,
+    pub(super) buffers: Buffers,
+    /// How many of them are in use.
+    pub(super) used: u32,
+    /// Those to be posted again.
+    pub(super) spent: Vec<u32>,
+    /// Those with messages for which there was no memory, in the order in which they came. While
+    /// there are some, no other message is taken, and peers find no receive after a while.
+    pub(super) parked: VecDeque<Arrived>,
+    /// Room for completions: most looks find none, and room that is made anew each time costs as
+    /// much as the look.
+    pub(super) batch: Box<[Wc; BATCH]>,
+}
+
+/// Who is gone, and whether the end has begun.
+pub struct Life {
+    /// Ranks that were lost: what concerns them has still to end.
+    pub(super) gone: Vec<u32>,
+    /// The device has failed: nothing of it is asked any more.
+    pub(super) is_dead: bool,
+    /// When this rank last made sure that its peers are there.
+    pub(super) alive: Instant,
+    /// The end has begun: each request has a completion.
+    pub(super) closing: bool,
+}
+
+impl Life {
+    /// All are there.
+    pub(super) fn new() -> Self {
+        Self {
+            gone: Vec::new(),
+            is_dead: false,
+            alive: Instant::now(),
+            closing: false,
+        }
+    }
+}
+
 /// Completions that are taken at once.
 pub(super) const BATCH: usize = 16;
 
@@ -37,38 +80,39 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
-        if net.is_dead {
+        if net.life.is_dead {
             return Ok(false);
         }
         net.look_anew();
-        if !net.parked.is_empty() {
+        if !net.receives.parked.is_empty() {
             self.take_parked()?;
         }
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
         let count = net
+            .device
             .cq
-            .poll(&mut *net.batch)
-            .map_err(|error| failed(&net.name, error))?;
-        let is_busy = !net.setting_up.is_empty();
-        let has_lost = !net.gone.is_empty();
-        let has_blocks = !net.inlets.is_empty();
-        net.is_taking = count > 1 && net.makes_packets;
-        let owes = !net.owing.is_empty();
+            .poll(&mut *net.receives.batch)
+            .map_err(|error| failed(&net.device.name, error))?;
+        let is_busy = !net.connect.setting_up.is_empty();
+        let has_lost = !net.life.gone.is_empty();
+        let has_blocks = !net.blocks.inlets.is_empty();
+        net.coalesce.is_taking = count > 1 && net.device.makes_packets;
+        let owes = !net.blocks.owing.is_empty();
         let mut outcome = Ok(());
         if count != 0 {
             // What they cause may look at the device.
-            let batch = *net.batch;
+            let batch = *net.receives.batch;
             for wc in &batch[..count] {
                 // One that fails does not lose the others.
                 outcome = outcome.and(self.completed(wc));
             }
         }
         if let Some(net) = &mut self.net {
-            let takes = std::mem::take(&mut net.is_taking);
+            let takes = std::mem::take(&mut net.coalesce.is_taking);
             // One completion may be a bundle, whose answers are more than go at once: the next look may be long, while packets stream in.
-            if takes || count != 0 && !net.bursts.is_empty() {
+            if takes || count != 0 && !net.coalesce.bursts.is_empty() {
                 outcome = outcome.and(self.unstall().map(drop));
             }
         }
@@ -81,7 +125,11 @@ impl Runtime {
             self.bury_lost();
         }
         outcome?;
-        if self.net.as_ref().is_some_and(|net| !net.movers.is_empty()) {
+        if self
+            .net
+            .as_ref()
+            .is_some_and(|net| !net.moves.movers.is_empty())
+        {
             self.move_all()?;
         }
         if owes {
@@ -105,7 +153,7 @@ impl Runtime {
             },
             Some(Id::Sent) => {
                 if let Some(net) = &mut self.net {
-                    net.datagrams_under_way = net.datagrams_under_way.saturating_sub(1);
+                    net.connect.under_way = net.connect.under_way.saturating_sub(1);
                 }
                 Ok(())
             }
@@ -125,9 +173,9 @@ impl Runtime {
             return Ok(());
         };
         let length = wc.byte_len();
-        let from = net.rank_of(wc.qp_number().0);
-        let Some(from) = from.filter(|_| wc.is_ok() && length <= net.card.receive) else {
-            net.spent.push(index);
+        let from = net.numbers.rank_of(wc.qp_number().0);
+        let Some(from) = from.filter(|_| wc.is_ok() && length <= net.device.card.receive) else {
+            net.receives.spent.push(index);
             return match from {
                 Some(from) if wc.is_ok() => Err(self.broken(from)),
                 Some(from) => self.lost(from, wc, None),
@@ -140,9 +188,9 @@ impl Runtime {
             length,
             numbers: wc.immediate(),
         };
-        if !net.parked.is_empty() {
+        if !net.receives.parked.is_empty() {
             // Those before it come first.
-            net.parked.push_back(buffer);
+            net.receives.parked.push_back(buffer);
             return Ok(());
         }
         self.take_buffer(buffer, false)
@@ -153,8 +201,10 @@ impl Runtime {
         let outcome = self.take_message(buffer, again);
         if let Some(net) = &mut self.net {
             match &outcome {
-                Err(error) if error.class == MPI_ERR_NO_MEM => net.parked.push_front(buffer),
-                _ => net.spent.push(buffer.index),
+                Err(error) if error.class == MPI_ERR_NO_MEM => {
+                    net.receives.parked.push_front(buffer)
+                }
+                _ => net.receives.spent.push(buffer.index),
             }
         }
         outcome
@@ -163,7 +213,11 @@ impl Runtime {
     /// Those for which there was no memory, in the order in which they came.
     #[cold]
     fn take_parked(&mut self) -> Outcome {
-        while let Some(buffer) = self.net.as_mut().and_then(|net| net.parked.pop_front()) {
+        while let Some(buffer) = self
+            .net
+            .as_mut()
+            .and_then(|net| net.receives.parked.pop_front())
+        {
             self.take_buffer(buffer, true)?;
         }
         Ok(())
@@ -181,7 +235,7 @@ impl Runtime {
             return Ok(());
         };
         let received = self.peers[from as usize].received;
-        let machine = &mut net.link(from).machine;
+        let machine = &mut net.link(from).wire.machine;
         if !machine.is_connected() && machine.handle_message() == Step::None {
             return Ok(());
         }
@@ -222,7 +276,7 @@ impl Runtime {
                 // Without memory it is met again when there is some.
                 self.peers[from as usize].received = envelope.seq.wrapping_sub(1);
             } else if let Some(net) = &mut self.net {
-                net.link(from).heard_last = envelope.seq;
+                net.link(from).heads.heard_last = envelope.seq;
             }
         }
         outcome
@@ -233,10 +287,10 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        if net.link(peer).lost.is_some() {
+        if net.link(peer).wire.lost.is_some() {
             return Ok(());
         }
-        let what = net.link(peer).queue.completed();
+        let what = net.link(peer).wire.queue.completed();
         if !wc.is_ok() {
             let at_fault = what.and_then(|what| net.request_of(what));
             return self.lost(peer, wc, at_fault);
@@ -273,10 +327,10 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        if net.link(peer).lost.is_some() {
+        if net.link(peer).wire.lost.is_some() {
             return Ok(());
         }
-        if net.closing && self.is_over(peer) {
+        if net.life.closing && self.is_over(peer) {
             // It has what it needs, and has gone.
             if let Some(net) = &mut self.net {
                 net.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
@@ -358,7 +412,7 @@ impl Runtime {
     /// Ends what concerns ranks that were lost.
     #[cold]
     fn bury_lost(&mut self) {
-        while let Some(peer) = self.net.as_mut().and_then(|net| net.gone.pop()) {
+        while let Some(peer) = self.net.as_mut().and_then(|net| net.life.gone.pop()) {
             if !self.peers[peer as usize].lost {
                 self.lose(peer);
             }
@@ -372,8 +426,8 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        net.is_dead = true;
-        let text = format!("{} has failed: {why}", net.name);
+        net.life.is_dead = true;
+        let text = format!("{} has failed: {why}", net.device.name);
         for peer in 0..self.peers.len() as u32 {
             if self.peers[peer as usize].by_verbs
                 && let Some(net) = &mut self.net
@@ -399,12 +453,12 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        net.closing = true;
+        net.life.closing = true;
         for peer in 0..self.peers.len() as u32 {
             let is_silent = self.net.as_ref().is_some_and(|net| {
                 net.links[peer as usize]
                     .as_ref()
-                    .is_some_and(|link| link.queue.has_silent() && link.lost.is_none())
+                    .is_some_and(|link| link.wire.queue.has_silent() && link.wire.lost.is_none())
             });
             if is_silent {
                 self.queue_note(peer)?;
@@ -418,7 +472,7 @@ impl Runtime {
         self.net.as_ref().is_none_or(|net| {
             (0..).zip(&net.links).all(|(peer, link)| {
                 link.as_deref()
-                    .is_none_or(|link| link.is_quiet() || link.lost.is_some())
+                    .is_none_or(|link| link.is_quiet() || link.wire.lost.is_some())
                     || self.has_left(peer)
             })
         })
@@ -465,7 +519,7 @@ impl Runtime {
     /// It was not the end: messages go as they did before.
     pub fn reopen_net(&mut self) {
         if let Some(net) = &mut self.net {
-            net.closing = false;
+            net.life.closing = false;
         }
     }
 
@@ -474,25 +528,27 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        if net.alive.elapsed() < ALIVE || net.is_dead {
+        if net.life.alive.elapsed() < ALIVE || net.life.is_dead {
             return Ok(());
         }
-        net.alive = Instant::now();
+        net.life.alive = Instant::now();
         let is_silent = |link: &Link| {
-            link.machine.is_connected() && link.lost.is_none() && !link.queue.awaits_completion()
+            link.wire.machine.is_connected()
+                && link.wire.lost.is_none()
+                && !link.wire.queue.awaits_completion()
         };
         let peers: Vec<u32> = (0..)
             .zip(&net.links)
             .filter(|(_, link)| link.as_deref().is_some_and(is_silent))
             .map(|(peer, _)| peer)
             .collect();
-        let closing = std::mem::replace(&mut net.closing, true);
+        let closing = std::mem::replace(&mut net.life.closing, true);
         let mut outcome = Ok(());
         for peer in peers {
             outcome = outcome.and(self.queue_note(peer));
         }
         if let Some(net) = &mut self.net {
-            net.closing = closing;
+            net.life.closing = closing;
         }
         outcome
     }
@@ -510,26 +566,27 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok((Vec::new(), -1));
         };
-        let failure = if net.is_dead { None } else { net.hear()? };
+        let failure = if net.life.is_dead { None } else { net.hear()? };
         if let Some(why) = failure {
             self.device_failed(&why)?;
         }
         self.keep_alive()?;
-        let Some(net) = self.net.as_mut().filter(|net| !net.is_dead) else {
+        let Some(net) = self.net.as_mut().filter(|net| !net.life.is_dead) else {
             return Ok((Vec::new(), -1));
         };
-        net.cq
+        net.device
+            .cq
             .arm(false)
-            .map_err(|error| failed(&net.name, error))?;
+            .map_err(|error| failed(&net.device.name, error))?;
         let fds = vec![
-            net.channel.fd().as_raw_fd(),
-            net.context.async_fd().as_raw_fd(),
+            net.device.channel.fd().as_raw_fd(),
+            net.device.context.async_fd().as_raw_fd(),
         ];
         let waits_for_acks = net.waits_for_acks();
         let waits_for_card = self.stalled.iter().any(|peer| {
             net.links[*peer as usize]
                 .as_ref()
-                .is_none_or(|link| link.machine.is_idle())
+                .is_none_or(|link| link.wire.machine.is_idle())
         });
         let timeout = match net.due_ns() {
             _ if waits_for_card => CARD_MS,
@@ -539,7 +596,7 @@ impl Runtime {
         // A WRITE wakes nobody, so who may be written to must look.
         let most = if !are_quiet || waits_for_acks {
             BLOCKS_MS
-        } else if net.closing {
+        } else if net.life.closing {
             ENDED_MS
         } else {
             ALIVE.as_millis() as i32
@@ -574,7 +631,7 @@ impl Net {
         if let Some(buffer) = buffer {
             self.stages.give(buffer);
         }
-        let transfer = self.transfers[moved? as usize].as_ref()?;
+        let transfer = self.moves.transfers[moved? as usize].as_ref()?;
         transfer.request()
     }
 
@@ -590,42 +647,45 @@ impl Net {
         if let Some(numbers) = numbers {
             let link = self.links[from as usize].as_deref()?;
             let envelope = link
+                .heads
                 .heard?
-                .whole(numbers, received, link.log.acknowledged());
-            return Some((envelope, self.receives.source(index, 0, length)));
+                .whole(numbers, received, link.acks.log.acknowledged());
+            return Some((envelope, self.receives.buffers.source(index, 0, length)));
         }
         let link = self.links[from as usize].as_deref()?;
-        if fills_packets(length as usize, link.mtu as usize) {
-            let seq = link.heard_last.wrapping_add(1);
-            let envelope = link.heard?.next(seq, link.log.acknowledged());
-            return Some((envelope, self.receives.source(index, 0, length)));
+        if fills_packets(length as usize, link.wire.mtu as usize) {
+            let seq = link.heads.heard_last.wrapping_add(1);
+            let envelope = link.heads.heard?.next(seq, link.acks.log.acknowledged());
+            return Some((envelope, self.receives.buffers.source(index, 0, length)));
         }
         let mut body = length.checked_sub(ENVELOPE as u32)?;
         let mut head = [0; ENVELOPE];
-        self.receives.read(index, 0, &mut head);
+        self.receives.buffers.read(index, 0, &mut head);
         let mut envelope = Envelope::parse(head)?;
         let link = self.link(from);
-        link.heard = Pattern::of(&envelope).or(link.heard);
+        link.heads.heard = Pattern::of(&envelope).or(link.heads.heard);
         if envelope.flags & PADDED != 0 {
             envelope.flags &= !PADDED;
             body = body.checked_sub(1)?;
         }
-        let body = self.receives.source(index, ENVELOPE as u32, body);
+        let body = self.receives.buffers.source(index, ENVELOPE as u32, body);
         Some((envelope, body))
     }
 
     /// Takes what the device has to say that is no completion. Why it has failed, if it has.
     fn hear(&mut self) -> Outcome<Option<String>> {
         while self
+            .device
             .channel
             .next_event()
-            .map_err(|error| failed(&self.name, error))?
+            .map_err(|error| failed(&self.device.name, error))?
             .is_some()
         {}
         while let Some(event) = self
+            .device
             .context
             .next_async_event()
-            .map_err(|error| failed(&self.name, error))?
+            .map_err(|error| failed(&self.device.name, error))?
         {
             match event.kind {
                 EventKind::SrqLimitReached => self.double_receives()?,

@@ -16,6 +16,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::runtime::Runtime;
 use crate::transport::contract::Place;
+use crate::transport::polling::Polling;
 use ferriband_ibv::{Element, RKey, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
 use ferriband_mpi_proto::fast::{
@@ -23,6 +24,7 @@ use ferriband_mpi_proto::fast::{
 };
 use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Bytes of a line of the cache.
 const LINE: u32 = 64;
@@ -48,6 +50,19 @@ pub struct PostInlet {
     memory: Memory,
     /// The word of the sender's that takes credit.
     returns: Place,
+}
+
+/// The blocks of this process, and what senders are told of them.
+pub struct Blocks {
+    /// Blocks that peers write records to.
+    pub(super) inlets: Vec<Option<PostInlet>>,
+    pub(super) polling: Polling,
+    /// A word for each rank, to which it returns credit.
+    pub(super) returns: Buffers,
+    /// Peers who are to be told what has been taken from them, once there is room.
+    pub(super) owing: Vec<u32>,
+    /// When their senders were last judged.
+    pub(super) judged: Instant,
 }
 
 struct Memory(Buffers);
@@ -307,31 +322,36 @@ impl Net {
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return Ok(Some(Why::NoChannel));
         };
-        if link.bundle != 0 && head.len() + source.len() > LONGEST_BY_PACKETS {
+        if link.together.bundle != 0 && head.len() + source.len() > LONGEST_BY_PACKETS {
             return Ok(Some(Why::TooLong));
         }
-        let State::Open(open) = &mut link.out.state else {
+        let State::Open(open) = &mut link.fast.out.state else {
             return Ok(Some(Why::NoChannel));
         };
-        if !link.gate.is_open() {
+        if !link.fast.gate.is_open() {
             return Ok(Some(Why::Paused));
         }
-        let returned = self.returns.word(peer * 8).load(Ordering::Acquire);
+        let returned = self.blocks.returns.word(peer * 8).load(Ordering::Acquire);
         open.machine.credit(returned as u32);
         let ack = (returned >> 32) as u32;
-        if ack != link.log.acknowledged() {
-            acknowledged(&mut link.log, &mut self.stages, ack, seq.wrapping_sub(1));
+        if ack != link.acks.log.acknowledged() {
+            acknowledged(
+                &mut link.acks.log,
+                &mut self.stages,
+                ack,
+                seq.wrapping_sub(1),
+            );
         }
         let mut post = Post {
             peer,
             seq,
-            queue: &mut link.queue,
+            queue: &mut link.wire.queue,
             stages: &mut self.stages,
             // Where the sender has a mirror of the block, that is the log.
-            log: (acks && open.mirror.is_none()).then_some(&mut link.log),
+            log: (acks && open.mirror.is_none()).then_some(&mut link.acks.log),
             block: open.block,
             mirror: open.mirror.as_ref(),
-            closing: self.closing,
+            closing: self.life.closing,
             staged: &mut self.stats.staged,
             failure: None,
         };
@@ -357,7 +377,7 @@ impl Net {
             Push::TooLong => Some(Why::TooLong),
             Push::Busy => Some(Why::Busy),
         };
-        link.out.judge(why);
+        link.fast.out.judge(why);
         Ok(why)
     }
 
@@ -365,7 +385,7 @@ impl Net {
     #[inline]
     pub(super) fn credit(&mut self, peer: u32, consumed: u32) {
         if let Some(link) = self.links[peer as usize].as_deref_mut()
-            && let State::Open(open) = &mut link.out.state
+            && let State::Open(open) = &mut link.fast.out.state
         {
             open.machine.credit(consumed);
         }
@@ -374,18 +394,19 @@ impl Net {
     /// The block that `peer` writes to.
     #[inline]
     pub(super) fn inlet_of(&mut self, peer: u32) -> Option<&mut PostInlet> {
-        let index = self.links[peer as usize].as_deref()?.inlet?;
+        let index = self.links[peer as usize].as_deref()?.fast.inlet?;
         self.inlet(index)
     }
 
     #[inline]
     pub(super) fn inlet(&mut self, index: u32) -> Option<&mut PostInlet> {
-        self.inlets.get_mut(index as usize)?.as_mut()
+        self.blocks.inlets.get_mut(index as usize)?.as_mut()
     }
 
     #[inline]
     fn is_ready(&self, index: u32) -> bool {
-        self.inlets
+        self.blocks
+            .inlets
             .get(index as usize)
             .and_then(Option::as_ref)
             .is_some_and(PostInlet::is_ready)
@@ -393,7 +414,7 @@ impl Net {
 
     /// Whether a message has come by a block that nobody has looked at.
     pub fn has_records(&self) -> bool {
-        self.inlets.iter().flatten().any(PostInlet::is_ready)
+        self.blocks.inlets.iter().flatten().any(PostInlet::is_ready)
     }
 
     /// Tells the sender of channel `index` what has been consumed, by a WRITE.
@@ -423,11 +444,11 @@ impl Runtime {
             let Some(net) = &mut self.net else {
                 return Ok(did);
             };
-            let Some(index) = net.polling.hot(place) else {
+            let Some(index) = net.blocks.polling.hot(place) else {
                 break;
             };
             if net.is_ready(index) {
-                net.polling.hit(place);
+                net.blocks.polling.hit(place);
                 did |= self.drain_block(index)?;
             }
             place += 1;
@@ -435,10 +456,10 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(did);
         };
-        if let Some(index) = net.polling.next(net.inlets.len())
+        if let Some(index) = net.blocks.polling.next(net.blocks.inlets.len())
             && net.is_ready(index)
         {
-            net.polling.warm(index);
+            net.blocks.polling.warm(index);
             did |= self.drain_block(index)?;
         }
         Ok(did)
@@ -450,7 +471,7 @@ impl Runtime {
         let index = self
             .net
             .as_ref()
-            .and_then(|net| net.links[peer as usize].as_deref()?.inlet);
+            .and_then(|net| net.links[peer as usize].as_deref()?.fast.inlet);
         if let Some(index) = index {
             while self.drain_block(index)? {}
         }
@@ -511,7 +532,7 @@ impl Runtime {
             let is_over = self.is_over(from);
             if let Some(net) = self.net.as_mut().filter(|_| !is_over) {
                 if is_urgent {
-                    net.link(from).owed.told();
+                    net.link(from).acks.owed.told();
                     net.return_credit(index, ack)?;
                 } else {
                     net.owe(from);

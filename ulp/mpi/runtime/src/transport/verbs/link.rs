@@ -21,6 +21,22 @@ const SHORTEST_MTU: u32 = 256;
 
 /// A connection, or what will be one.
 pub struct Link {
+    /// The connection itself.
+    pub wire: Wire,
+    /// Records, in both directions.
+    pub fast: Fast,
+    /// What is not acknowledged, in both directions.
+    pub acks: Acks,
+    /// What the last messages said.
+    pub heads: Heads,
+    /// Long messages.
+    pub long: Long,
+    /// Messages that go together.
+    pub together: Together,
+}
+
+/// The connection itself: how it comes about, and what is posted to it.
+pub struct Wire {
     /// How it comes about.
     pub machine: Machine,
     /// Where its set-up datagrams go, once the peer's card is known: handle and queue pair.
@@ -29,6 +45,19 @@ pub struct Link {
     pub psn: u32,
     /// Whether it is among those that are being set up.
     pub is_setting_up: bool,
+    /// Its queue pair, once there is need, and what was posted to it.
+    pub queue: Queue,
+    /// The other end of that, once it is connected.
+    pub end: Endpoint,
+    /// Bytes of a packet's payload.
+    pub mtu: u32,
+    /// Why there is no connection any more.
+    pub lost: Option<String>,
+}
+
+/// Records to and from the peer.
+#[derive(Default)]
+pub struct Fast {
     /// The way of records to the peer.
     pub out: Outbound,
     /// Whether it may be used.
@@ -37,26 +66,22 @@ pub struct Link {
     pub inlet: Option<u32>,
     /// Whether the peer may be writing.
     pub lull: Lull,
+}
+
+/// What is not acknowledged, by the peer and to it.
+#[derive(Default)]
+pub struct Acks {
     /// Messages that the peer has not acknowledged.
     pub log: Replay,
     /// A message waits until it has.
     pub is_log_full: bool,
     /// What the peer is not told that it has come.
     pub owed: Owed,
-    /// Why there is no connection any more.
-    pub lost: Option<String>,
-    /// Long messages with parts that are not posted yet.
-    pub moving: VecDeque<u32>,
-    /// READs that are under way.
-    pub reads: u32,
-    /// Messages posted since this rank last looked at the device.
-    pub burst: u32,
-    /// Bytes of long messages written there since it was last told of them at once.
-    pub unsaid: u64,
-    /// Bytes of the peer's receive buffers where messages to it go together; else 0.
-    pub bundle: u32,
-    /// Bytes of a packet's payload.
-    pub mtu: u32,
+}
+
+/// What the last messages by SEND said, so that the next need not say it.
+#[derive(Default)]
+pub struct Heads {
     /// What the last plain message said that went whole by SEND.
     pub said: Option<Pattern>,
     /// Number of the last message that went by SEND, and up to where the last envelope acknowledged.
@@ -65,12 +90,28 @@ pub struct Link {
     pub heard: Option<Pattern>,
     /// Number of the last message that came by SEND.
     pub heard_last: u32,
-    /// Its queue pair, once there is need, and what was posted to it.
-    pub queue: Queue,
-    /// The other end of that, once it is connected.
-    pub end: Endpoint,
-    /// The queue pair of long messages.
+}
+
+/// Long messages to and from the peer.
+#[derive(Default)]
+pub struct Long {
+    /// Those with parts that are not posted yet.
+    pub moving: VecDeque<u32>,
+    /// READs that are under way.
+    pub reads: u32,
+    /// Bytes that were written there since it was last told of them at once.
+    pub unsaid: u64,
+    /// The queue pair of those that go by one SEND.
     pub lane: Lane,
+}
+
+/// Messages that go together.
+#[derive(Default)]
+pub struct Together {
+    /// Messages posted since this rank last looked at the device.
+    pub burst: u32,
+    /// Bytes of the peer's receive buffers where messages to it go together; else 0.
+    pub bundle: u32,
 }
 
 /// A queue pair and what was posted to it.
@@ -106,56 +147,46 @@ impl Link {
     /// None yet.
     pub fn new(machine: Machine) -> Self {
         Self {
-            machine,
-            way: None,
-            psn: 0,
-            out: Outbound::default(),
-            gate: Gate::default(),
-            inlet: None,
-            lull: Lull::default(),
-            log: Replay::default(),
-            is_log_full: false,
-            owed: Owed::default(),
-            is_setting_up: false,
-            lost: None,
-            moving: VecDeque::new(),
-            reads: 0,
-            burst: 0,
-            unsaid: 0,
-            bundle: 0,
-            mtu: SHORTEST_MTU,
-            said: None,
-            said_last: (0, 0),
-            heard: None,
-            heard_last: 0,
-            queue: Queue::default(),
-            end: Endpoint::default(),
-            lane: Lane::default(),
+            wire: Wire {
+                machine,
+                way: None,
+                psn: 0,
+                is_setting_up: false,
+                queue: Queue::default(),
+                end: Endpoint::default(),
+                mtu: SHORTEST_MTU,
+                lost: None,
+            },
+            fast: Fast::default(),
+            acks: Acks::default(),
+            heads: Heads::default(),
+            long: Long::default(),
+            together: Together::default(),
         }
     }
 
     /// This envelope has gone by SEND, or what of it is not known.
     #[inline]
     pub fn has_said(&mut self, envelope: &Envelope) {
-        self.said = Pattern::of(envelope).or(self.said);
-        self.said_last.1 = envelope.ack;
+        self.heads.said = Pattern::of(envelope).or(self.heads.said);
+        self.heads.said_last.1 = envelope.ack;
         if envelope.kind.is_numbered() {
-            self.said_last.0 = envelope.seq;
+            self.heads.said_last.0 = envelope.seq;
         }
-        self.owed.told();
+        self.acks.owed.told();
     }
 
     /// Whether the peer knows the numbers that this envelope says. An acknowledgement that is put off costs more than a packet: what the peer keeps until then leaves its
     /// nearest caches.
     #[inline]
     pub fn needs_no_word(&self, envelope: &Envelope) -> bool {
-        let (seq, ack) = self.said_last;
+        let (seq, ack) = self.heads.said_last;
         envelope.seq == seq.wrapping_add(1) && envelope.ack == ack
     }
 
     /// Whether nothing is under way.
     pub fn is_quiet(&self) -> bool {
-        self.queue.is_quiet() && self.lane.is_quiet() && self.moving.is_empty()
+        self.wire.queue.is_quiet() && self.long.lane.is_quiet() && self.long.moving.is_empty()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs to the receiver's (RPut).
 
 use super::lane::LONGEST;
-use super::memory::{Purpose, Reachable, Refusal, reach_sink, reach_source};
+use super::memory::{Purpose, Reach, Reachable, Refusal, reach_sink, reach_source};
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
@@ -12,12 +12,23 @@ use crate::settings::Rendezvous;
 use crate::transport::contract::{Offered, Place};
 use ferriband_ibv::{RKey, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{self, Kind};
+use std::collections::HashMap;
 use zerocopy::IntoBytes;
 
 use super::link::What;
 
 /// Bytes of long messages after which their receiver hears of them, whatever could go along later.
 const PRESSING: u64 = 128 << 10;
+
+/// Long messages, to and from all peers.
+pub struct Moves {
+    pub(super) reach: Reach,
+    /// Messages that peers may read: by the index of their request.
+    pub(super) offers: HashMap<u32, Reachable>,
+    pub(super) transfers: Vec<Option<Transfer>>,
+    /// Ranks with long messages that are not posted whole.
+    pub(super) movers: Vec<u32>,
+}
 
 /// A long message under way.
 pub struct Transfer {
@@ -89,13 +100,13 @@ impl Runtime {
             return otherwise;
         };
         // One that cannot be read is found so again when its receiver asks for it, and then both are told.
-        let range = reach_source(&mut net.reach, source, purpose).unwrap_or(None);
+        let range = reach_source(&mut net.moves.reach, source, purpose).unwrap_or(None);
         range.map_or(otherwise, |range| {
             let place = Place {
                 address: range.address(),
                 rkey: range.rkey(),
             };
-            net.offers.insert(request, range);
+            net.moves.offers.insert(request, range);
             Offered::Readable(place)
         })
     }
@@ -105,7 +116,7 @@ impl Runtime {
     pub fn withdraw(&mut self, request: u32) {
         self.withdraw_nearby(request);
         if let Some(net) = &mut self.net {
-            net.offers.remove(&request);
+            net.moves.offers.remove(&request);
         }
     }
 
@@ -130,7 +141,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
-        let range = match reach_sink(&mut net.reach, sink, purpose) {
+        let range = match reach_sink(&mut net.moves.reach, sink, purpose) {
             Ok(Some(range)) => range,
             Ok(None) => return Ok(false),
             // this message's end, and nothing else's: its sender is told
@@ -177,7 +188,7 @@ impl Runtime {
                 (cts.address, cts.rkey) = (range.address().into(), range.rkey().into());
             }
             if let Some(net) = &mut self.net {
-                net.offers.insert(receive, range);
+                net.moves.offers.insert(receive, range);
             }
             self.answer(peer, Kind::Cts, cts.as_bytes())?;
             return Ok(true);
@@ -209,7 +220,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Err(self.broken(peer));
         };
-        let range = match reach_source(&mut net.reach, source, Purpose::Own) {
+        let range = match reach_source(&mut net.moves.reach, source, Purpose::Own) {
             Ok(range) => range,
             Err(error) => {
                 let class = class_of(&error);
@@ -246,7 +257,7 @@ impl Runtime {
         let Some(net) = self.net.as_mut().filter(|_| is_turn) else {
             return Err(self.broken_off(peer));
         };
-        let range = match reach_source(&mut net.reach, source, Purpose::Own) {
+        let range = match reach_source(&mut net.moves.reach, source, Purpose::Own) {
             Ok(Some(range)) => Ok(range),
             Ok(None) => return Err(self.broken_off(peer)),
             // The receive that waits for it has to be used up all the same.
@@ -302,28 +313,28 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let index = match net.transfers.iter().position(Option::is_none) {
+        let index = match net.moves.transfers.iter().position(Option::is_none) {
             Some(index) => index,
             None => {
-                net.transfers.push(None);
-                net.transfers.len() - 1
+                net.moves.transfers.push(None);
+                net.moves.transfers.len() - 1
             }
         };
-        net.transfers[index] = Some(transfer);
-        net.link(peer).moving.push_back(index as u32);
-        if !net.movers.contains(&peer) {
-            net.movers.push(peer);
+        net.moves.transfers[index] = Some(transfer);
+        net.link(peer).long.moving.push_back(index as u32);
+        if !net.moves.movers.contains(&peer) {
+            net.moves.movers.push(peer);
         }
         self.move_on(peer)
     }
 
     /// Posts more of the long messages to and from all peers.
     pub(super) fn move_all(&mut self) -> Outcome {
-        for at in (0..self.net.as_ref().map_or(0, |net| net.movers.len())).rev() {
+        for at in (0..self.net.as_ref().map_or(0, |net| net.moves.movers.len())).rev() {
             let Some(net) = &mut self.net else {
                 break;
             };
-            let Some(peer) = net.movers.get(at).copied() else {
+            let Some(peer) = net.moves.movers.get(at).copied() else {
                 continue;
             };
             self.move_on(peer)?;
@@ -341,14 +352,14 @@ impl Runtime {
             let Some(net) = &mut self.net else {
                 return Ok(());
             };
-            let Some(index) = net.link(peer).moving.front().copied() else {
-                net.movers.retain(|mover| *mover != peer);
+            let Some(index) = net.link(peer).long.moving.front().copied() else {
+                net.moves.movers.retain(|mover| *mover != peer);
                 return Ok(());
             };
             let Posted::Some(bytes) = net.post_piece(peer, index, piece)? else {
                 return Ok(());
             };
-            let Some(transfer) = net.transfers[index as usize].as_mut() else {
+            let Some(transfer) = net.moves.transfers[index as usize].as_mut() else {
                 return Ok(());
             };
             transfer.next += bytes;
@@ -360,7 +371,7 @@ impl Runtime {
                 transfer.direction,
                 Direction::Write(_) | Direction::Staged(_)
             );
-            net.link(peer).moving.pop_front();
+            net.link(peer).long.moving.pop_front();
             if is_written {
                 // It comes after the WRITEs, on the same queue pair, and they are placed before it is received.
                 self.fin(peer, token, length, MPI_SUCCESS)?;
@@ -376,18 +387,18 @@ impl Runtime {
             return Ok(());
         };
         let link = net.link(peer);
-        link.unsaid += bytes;
-        if link.unsaid < PRESSING {
+        link.long.unsaid += bytes;
+        if link.long.unsaid < PRESSING {
             return Ok(());
         }
-        link.unsaid = 0;
+        link.long.unsaid = 0;
         if self.peers[peer as usize].fifo.is_empty() {
             return Ok(());
         }
-        net.presses = true;
+        net.coalesce.presses = true;
         let outcome = self.pump(peer);
         if let Some(net) = &mut self.net {
-            net.presses = false;
+            net.coalesce.presses = false;
         }
         outcome.map(drop)
     }
@@ -397,7 +408,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let Some(transfer) = net.transfers[index as usize].as_mut() else {
+        let Some(transfer) = net.moves.transfers[index as usize].as_mut() else {
             return Ok(());
         };
         transfer.done += u64::from(bytes);
@@ -405,11 +416,11 @@ impl Runtime {
         let is_read = matches!(transfer.direction, Direction::Read(_));
         let (request, token, whole) = (transfer.request(), transfer.token, transfer.whole);
         if is_done {
-            net.transfers[index as usize] = None;
+            net.moves.transfers[index as usize] = None;
             net.stats.moved += 1;
         }
         if is_read {
-            net.link(peer).reads -= 1;
+            net.link(peer).long.reads -= 1;
         }
         // The rank may have died, and its requests with it.
         if is_done && let Some(request) = request {
@@ -424,7 +435,9 @@ impl Runtime {
     /// Whether `peer` is reached by packets that our own adapter makes.
     #[inline]
     pub(super) fn goes_by_packets(&self, peer: u32) -> bool {
-        self.net.as_ref().is_some_and(|net| net.makes_packets)
+        self.net
+            .as_ref()
+            .is_some_and(|net| net.device.makes_packets)
             && self.purpose(peer) == Purpose::Stranger
     }
 
@@ -450,15 +463,15 @@ impl Net {
             return;
         };
         // Nothing comes into the program's memory by it any more.
-        link.lane.lose();
-        for (index, place) in (0..).zip(&mut self.transfers) {
+        link.long.lane.lose();
+        for (index, place) in (0..).zip(&mut self.moves.transfers) {
             let Some(transfer) = place.as_mut().filter(|one| one.peer == peer) else {
                 continue;
             };
             // What is posted completes; nothing more of it is.
             transfer.request = NOBODY;
             transfer.length = transfer.next;
-            link.moving.retain(|moving| *moving != index);
+            link.long.moving.retain(|moving| *moving != index);
             if matches!(transfer.direction, Direction::Lane(_)) || transfer.done == transfer.next {
                 *place = None;
             }
@@ -468,7 +481,7 @@ impl Net {
     /// Posts the next piece of transfer `index`.
     fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
         let most_reads = self.most_reads();
-        let Some(transfer) = self.transfers[index as usize].as_ref() else {
+        let Some(transfer) = self.moves.transfers[index as usize].as_ref() else {
             return Ok(Posted::None);
         };
         let (next, left) = (transfer.next, transfer.length - transfer.next);
@@ -491,13 +504,13 @@ impl Net {
                 self.send_by_lane(peer, message.map_err(|class| *class), what)?
             }
             Direction::Read(range) => {
-                if self.link(peer).reads >= most_reads {
+                if self.link(peer).long.reads >= most_reads {
                     return Ok(Posted::None);
                 }
                 let elements = [range.element(next, left.min(piece) as u32)];
                 let request = SendWr::read(id, remote, key, &elements);
                 let posted = self.submit(peer, request, SendFlags::empty(), what)?;
-                self.link(peer).reads += u32::from(posted);
+                self.link(peer).long.reads += u32::from(posted);
                 posted
             }
             Direction::Write(range) => {

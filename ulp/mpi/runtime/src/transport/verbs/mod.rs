@@ -28,27 +28,21 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::polling::Polling;
 use acks::Keep;
-use arrive::Arrived;
-use fast::PostInlet;
-use ferriband_ibv::{
-    CompChannel, Context, Cq, DeviceLimits, Element, Mtu, Pd, Qp, SendFlags, SendWr, Srq,
-    VerbsError, Wc,
-};
+use arrive::{Life, Receives};
+use bundle::Coalesce;
+use device::Device;
+use fast::{Blocks, PostInlet};
+use ferriband_ibv::{Element, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::brief::{Pattern, fills_a_packet, fills_packets};
-use ferriband_mpi_proto::connect::Card;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
 use ferriband_mpi_proto::replay::Held;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use link::{Link, What};
-use long::Transfer;
-use memory::{Buffers, Reach, Reachable};
+use long::Moves;
+use setup::{Connect, Numbers};
 use stages::Stages;
 use stats::{Stats, Why};
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::time::Instant;
 
 /// Bytes of a receive buffer: the longest message that comes eagerly, and its envelope.
 const RECEIVE: u32 = 8192;
@@ -67,74 +61,17 @@ const INLINE: usize = 256;
 
 /// The device and what is connected by it.
 pub struct Net {
-    context: Arc<Context>,
-    name: String,
-    limits: DeviceLimits,
-    /// What this rank leaves for the others.
-    pub card: Card,
-    gid_index: u8,
-    /// This device is ours, on Ethernet: what goes to other hosts it cuts into packets itself.
-    makes_packets: bool,
-    /// There may be lanes: completions of theirs have room.
-    has_lanes: bool,
-    /// Completions are being looked at: what they cause to be sent waits until all have been, and goes together.
-    is_taking: bool,
-    /// What waits goes now all the same.
-    presses: bool,
-    /// Room for completions: most looks find none, and room that is made anew each time costs as much as the look.
-    batch: Box<[Wc; arrive::BATCH]>,
-    mtu: Mtu,
-    /// How long a request waits for an answer before it is repeated, as verbs code it.
-    timeout: u8,
-    pd: Arc<Pd>,
-    channel: Arc<CompChannel>,
-    cq: Arc<Cq>,
-    srq: Arc<Srq>,
-    receives: Buffers,
-    /// How many of them are in use.
-    received: u32,
-    /// Those to be posted again.
-    spent: Vec<u32>,
-    /// Those with messages for which there was no memory, in the order in which they came. While there are some, no other message is taken, and peers find no
-    /// receive after a while.
-    parked: VecDeque<Arrived>,
+    device: Device,
+    receives: Receives,
     stages: Stages,
-    ud: Arc<Qp>,
-    datagrams: Buffers,
-    datagrams_under_way: u32,
-    secret: u64,
-    me: u32,
+    connect: Connect,
+    /// By rank: connections, of those that there is one to, or that there will be.
     links: Vec<Option<Box<Link>>>,
-    by_number: HashMap<u32, u32>,
-    last: (u32, u32),
-    /// Ranks whose connection is being set up.
-    setting_up: Vec<u32>,
-    /// Ranks that messages have gone to since the last look at the device, where messages go together.
-    bursts: Vec<u32>,
-    /// Ranks that were lost: what concerns them has still to end.
-    gone: Vec<u32>,
-    /// The device has failed: nothing of it is asked any more.
-    is_dead: bool,
-    /// Blocks that peers write records to.
-    inlets: Vec<Option<PostInlet>>,
-    /// Peers who are to be told what has been taken from them, once there is room.
-    owing: Vec<u32>,
-    /// When their senders were last judged.
-    judged: Instant,
-    polling: Polling,
-    /// A word for each rank, to which it returns credit.
-    returns: Buffers,
-    reach: Reach,
-    /// Messages that peers may read: by the index of their request.
-    offers: HashMap<u32, Reachable>,
-    transfers: Vec<Option<Transfer>>,
-    /// Ranks with long messages that are not posted whole.
-    movers: Vec<u32>,
-    started: Instant,
-    /// When this rank last made sure that its peers are there.
-    alive: Instant,
-    /// The end has begun: each request has a completion.
-    closing: bool,
+    numbers: Numbers,
+    blocks: Blocks,
+    moves: Moves,
+    coalesce: Coalesce,
+    life: Life,
     /// What has been counted.
     pub stats: Stats,
 }
@@ -325,7 +262,7 @@ impl Net {
         let length = at + source.len();
         let mut loose;
         let bytes = match keep {
-            Some(_) => match link.log.room(length) {
+            Some(_) => match link.acks.log.room(length) {
                 Some(room) => room,
                 None => return Ok(false),
             },
@@ -340,10 +277,14 @@ impl Net {
         let elements = [Element::inline(bytes)];
         let request = SendWr::send(Id::Peer(peer).code(), &elements);
         let flags = SendFlags::INLINE;
-        match link.queue.submit(request, flags, What::Room, self.closing) {
+        match link
+            .wire
+            .queue
+            .submit(request, flags, What::Room, self.life.closing)
+        {
             Ok(true) => {
                 if let Some(seq) = keep {
-                    link.log.commit(seq, 0..length);
+                    link.acks.log.commit(seq, 0..length);
                 }
                 link.has_said(envelope);
                 Ok(true)
@@ -370,13 +311,13 @@ impl Net {
         };
         let at = ENVELOPE + body.len();
         let length = (at + source.len()) as u32;
-        let log = keep.map(|_| &link.log);
+        let log = keep.map(|_| &link.acks.log);
         let Some(how) = Keep::choose(log, &self.stages, buffer, length as usize) else {
             self.stages.give(buffer);
             return Ok(false);
         };
-        let mtu = link.mtu as usize;
-        let is_known = Pattern::of(envelope).is_some_and(|one| Some(one) == link.said);
+        let mtu = link.wire.mtu as usize;
+        let is_known = Pattern::of(envelope).is_some_and(|one| Some(one) == link.heads.said);
         let is_brief = is_known && fills_a_packet(source.len(), ENVELOPE, mtu);
         let is_bare = is_known && fills_packets(source.len(), mtu) && link.needs_no_word(envelope);
         let pad = u32::from(!is_bare && fills_packets(length as usize, mtu));
@@ -399,7 +340,11 @@ impl Net {
             request = request.immediate(Pattern::numbers(&envelope));
         }
         let (flags, what) = (SendFlags::empty(), how.completion(buffer));
-        let sent = match link.queue.submit(request, flags, what, self.closing) {
+        let sent = match link
+            .wire
+            .queue
+            .submit(request, flags, what, self.life.closing)
+        {
             Ok(sent) => sent,
             Err(error) => {
                 self.stages.give(buffer);
@@ -407,7 +352,7 @@ impl Net {
             }
         };
         if is_bare && sent {
-            link.said_last.0 = envelope.seq;
+            link.heads.said_last.0 = envelope.seq;
         } else if sent {
             link.has_said(&envelope);
         }
@@ -422,8 +367,8 @@ impl Net {
             };
             match how {
                 Keep::No => (),
-                Keep::Held => link.log.hold(place),
-                Keep::Copied => acks::copy_staged(&mut link.log, &self.stages, place),
+                Keep::Held => link.acks.log.hold(place),
+                Keep::Copied => acks::copy_staged(&mut link.acks.log, &self.stages, place),
             }
         }
         Ok(sent)
@@ -433,7 +378,9 @@ impl Net {
     #[inline]
     fn longest_send(&self, peer: u32) -> usize {
         match self.links[peer as usize].as_deref() {
-            Some(link) if link.bundle != 0 => link.bundle.min(self.card.receive) as usize,
+            Some(link) if link.together.bundle != 0 => {
+                link.together.bundle.min(self.device.card.receive) as usize
+            }
             _ => RECEIVE as usize,
         }
     }
@@ -441,7 +388,7 @@ impl Net {
     /// Requests to `peer` for which there is room.
     fn room(&self, peer: u32) -> u32 {
         let link = self.links[peer as usize].as_deref();
-        link.map_or(0, |link| link.queue.room())
+        link.map_or(0, |link| link.wire.queue.room())
     }
 
     /// Posts a request to a connected peer. False if its queue is full.
@@ -455,7 +402,11 @@ impl Net {
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return Ok(false);
         };
-        match link.queue.submit(request, flags, what, self.closing) {
+        match link
+            .wire
+            .queue
+            .submit(request, flags, what, self.life.closing)
+        {
             Ok(posted) => Ok(posted),
             Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
         }
@@ -466,24 +417,24 @@ impl Net {
     fn lose(&mut self, peer: u32, why: &str, class: i32) -> MpiError {
         let text = format!(
             "the connection to rank {peer} by {} is lost: {why}",
-            self.name
+            self.device.name
         );
         let link = self.link(peer);
-        if link.lost.is_none() {
-            link.lost = Some(text.clone());
-            self.gone.push(peer);
+        if link.wire.lost.is_none() {
+            link.wire.lost = Some(text.clone());
+            self.life.gone.push(peer);
         }
         let link = self.link(peer);
-        link.lane.lose();
-        link.moving.clear();
-        (link.out, link.gate, link.lull) = Default::default();
-        (link.is_log_full, link.owed) = Default::default();
-        let number = link.queue.qp.take().map(|qp| qp.number().0);
-        let held: Vec<u32> = link.log.abandon().collect();
+        link.long.lane.lose();
+        link.long.moving.clear();
+        (link.fast.out, link.fast.gate, link.fast.lull) = Default::default();
+        (link.acks.is_log_full, link.acks.owed) = Default::default();
+        let number = link.wire.queue.qp.take().map(|qp| qp.number().0);
+        let held: Vec<u32> = link.acks.log.abandon().collect();
         for buffer in held {
             self.stages.give(buffer);
         }
-        while let Some(what) = self.link(peer).queue.completed() {
+        while let Some(what) = self.link(peer).wire.queue.completed() {
             match what {
                 What::Room => (),
                 What::Buffer(buffer)
@@ -495,32 +446,15 @@ impl Net {
             }
         }
         if let Some(number) = number {
-            self.by_number.remove(&number);
-            self.last = (u32::MAX, 0);
+            self.numbers.forget(number);
         }
-        self.movers.retain(|mover| *mover != peer);
-        for transfer in &mut self.transfers {
+        self.moves.movers.retain(|mover| *mover != peer);
+        for transfer in &mut self.moves.transfers {
             if transfer.as_ref().is_some_and(|one| one.peer() == peer) {
                 *transfer = None;
             }
         }
         MpiError::with(class, text)
-    }
-
-    /// The rank behind one of our queue pairs.
-    #[inline]
-    fn rank_of(&mut self, number: u32) -> Option<u32> {
-        if self.last.0 == number {
-            return Some(self.last.1);
-        }
-        let rank = *self.by_number.get(&number)?;
-        self.last = (number, rank);
-        Some(rank)
-    }
-
-    /// Nanoseconds since the device was opened.
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
