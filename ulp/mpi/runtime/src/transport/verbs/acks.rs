@@ -7,7 +7,7 @@
 //! there is a channel, else in a NOTE. A return word wakes nobody: a rank whose messages wait for room in the log does not sleep for long.
 
 use super::Net;
-use super::link::What;
+use super::queue::What;
 use super::stages::Stages;
 use crate::errors::Outcome;
 use crate::host::Source;
@@ -120,11 +120,21 @@ impl Keep {
             _ => What::Buffer(buffer),
         }
     }
+
+    /// Keeps what has been posted so and lies at `place`.
+    #[inline]
+    pub(super) fn keep(self, log: &mut Replay, stages: &Stages, place: Held) {
+        match self {
+            Self::No => (),
+            Self::Held => log.hold(place),
+            Self::Copied => copy_staged(log, stages, place),
+        }
+    }
 }
 
 /// Keeps what lies in a staging buffer and has gone.
 #[cold]
-pub(super) fn copy_staged(log: &mut Replay, stages: &Stages, place: Held) {
+fn copy_staged(log: &mut Replay, stages: &Stages, place: Held) {
     log.keep(place.seq, [&[], &[]], place.length as usize, |bytes| {
         stages.memory.read(place.buffer, place.at, bytes);
     });

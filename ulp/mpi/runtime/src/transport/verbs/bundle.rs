@@ -4,7 +4,8 @@
 //! A bundle is an envelope without a number, then messages, each with its envelope and its length before it. They are counted, logged and taken in their turn as if
 //! each had come alone. Must not know: what a message says.
 
-use super::link::{Link, What};
+use super::link::Link;
+use super::queue::What;
 use super::stats::Why;
 use super::{BUNDLE, Id, Net, Ready};
 use crate::constants::MPI_ERR_INTERN;

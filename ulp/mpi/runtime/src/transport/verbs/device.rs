@@ -1,16 +1,16 @@
 //! Opening a device, and what is made of it for all peers.
 
-use super::arrive::{BATCH, Life, Receives};
+use super::block::Blocks;
 use super::bundle::Coalesce;
-use super::fast::Blocks;
+use super::errors::{failed, refused};
+use super::life::Life;
 use super::long::Moves;
 use super::memory::{Buffers, Reach};
+use super::receive::{BATCH, Receives};
 use super::setup::{Connect, Numbers};
 use super::stages::{STAGES, Stages};
 use super::stats::Stats;
-use super::{
-    Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, failed, lane, refused,
-};
+use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, lane};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use crate::settings::{Registration, Rendezvous};
@@ -191,7 +191,7 @@ impl Device {
         // Room for every completion that there can be: all receives, and all requests of all peers
         // once they fail.
         let entries = (MOST_RECEIVES + DATAGRAMS + MOST_DATAGRAMS)
-            .saturating_add(ranks.saturating_mul(super::link::DEPTH))
+            .saturating_add(ranks.saturating_mul(super::queue::DEPTH))
             .saturating_add(lanes * 2 * lane::DEPTH)
             .min(limits.max_cqe);
         let cq = Cq::create(&context, entries, Some(&channel), 0).map_err(verb)?;

@@ -7,8 +7,8 @@
 //! the message's receive. The sender learns of the lane before it is asked, and is asked in the order of the receives, for both are numbered messages. So no receive is ever missing, and
 //! each message meets its own. Must not know: what a message says.
 
-use super::link::{Queue, What};
 use super::memory::Reachable;
+use super::queue::{Queue, What};
 use super::{Id, Net, setup};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
 use crate::errors::Outcome;
@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
 /// Receives, and sends, that a lane holds. Messages beyond them are written.
-pub const DEPTH: u32 = super::link::DEPTH;
+pub const DEPTH: u32 = super::queue::DEPTH;
 /// Lanes of a rank. Further peers' messages are written.
 pub const MOST: u32 = 64;
 /// Bytes of the longest message that is one SEND; adapters have 2 GiB.

@@ -1,21 +1,20 @@
 //! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs to the receiver's (RPut).
 
 use super::lane::LONGEST;
-use super::memory::{Purpose, Reach, Reachable, Refusal, reach_sink, reach_source};
+use super::memory::{Purpose, Reach, Reachable, Refusal};
+use super::offers::{reach_sink, reach_source};
+use super::queue::What;
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::request::{Work, status};
 use crate::runtime::{NOBODY, Runtime};
-use crate::settings::Rendezvous;
 use crate::transport::contract::{Offered, Place};
 use ferriband_ibv::{RKey, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{self, Kind};
 use std::collections::HashMap;
 use zerocopy::IntoBytes;
-
-use super::link::What;
 
 /// Bytes of long messages after which their receiver hears of them, whatever could go along later.
 const PRESSING: u64 = 128 << 10;
@@ -82,45 +81,8 @@ enum Posted {
 }
 
 impl Runtime {
-    /// How `peer` can have `source`, until its request is over.
-    pub fn offer(&mut self, peer: u32, request: u32, source: Source) -> Offered {
-        let purpose = self.purpose(peer);
-        let is_whole = source.address().is_some();
-        let otherwise = if is_whole && self.wants_lane(peer) {
-            Offered::Whole
-        } else {
-            Offered::Parts
-        };
-        let puts = match self.settings.rendezvous {
-            Rendezvous::Auto => self.goes_by_packets(peer),
-            Rendezvous::Get => false,
-            Rendezvous::Put | Rendezvous::Send => true,
-        };
-        let Some(net) = self.net.as_mut().filter(|_| !puts) else {
-            return otherwise;
-        };
-        // One that cannot be read is found so again when its receiver asks for it, and then both are told.
-        let range = reach_source(&mut net.moves.reach, source, purpose).unwrap_or(None);
-        range.map_or(otherwise, |range| {
-            let place = Place {
-                address: range.address(),
-                rkey: range.rkey(),
-            };
-            net.moves.offers.insert(request, range);
-            Offered::Readable(place)
-        })
-    }
-
-    /// A request's memory need not be reached any more.
-    #[inline]
-    pub fn withdraw(&mut self, request: u32) {
-        self.withdraw_nearby(request);
-        if let Some(net) = &mut self.net {
-            net.moves.offers.remove(&request);
-        }
-    }
-
-    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it, some, are received. False if it has to come in pieces.
+    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it, some,
+    /// are received. False if it has to come in pieces.
     pub fn fetch_by_verbs(
         &mut self,
         receive: u32,
@@ -129,19 +91,10 @@ impl Runtime {
         (whole, wanted): (u64, u64),
         offered: Offered,
     ) -> Outcome<bool> {
-        let entry = &self.requests[receive];
-        let (peer, sink) = (entry.peer, entry.sink.part(0, wanted as usize));
+        let peer = self.requests[receive].peer;
         let lands = offered == Offered::Whole && self.wants_lane(peer);
-        let purpose = if lands || offered.place().is_some() {
-            Purpose::Own
-        } else {
-            self.purpose(peer)
-        };
-        let own = self.token(receive);
-        let Some(net) = &mut self.net else {
-            return Ok(false);
-        };
-        let range = match reach_sink(&mut net.moves.reach, sink, purpose) {
+        let is_own = lands || offered.place().is_some();
+        let range = match self.reach_receive(receive, wanted, is_own) {
             Ok(Some(range)) => range,
             Ok(None) => return Ok(false),
             // this message's end, and nothing else's: its sender is told
@@ -151,28 +104,15 @@ impl Runtime {
                 return Ok(true);
             }
         };
-        let mut cts = envelope::Cts {
-            send_request: token.into(),
-            receive_request: own.into(),
-            offset: 0.into(),
-            length: wanted.into(),
-            address: 0.into(),
-            rkey: 0.into(),
-            lane: 0.into(),
+        let number = if lands {
+            self.land(peer, receive, wanted, &range)?
+        } else {
+            None
         };
-        if lands {
-            if let Some(number) = self.land(peer, receive, wanted, &range)? {
-                cts.lane = number.into();
-            } else {
-                // It is written, then, and its sender needs a key.
-                return self.fetch_by_verbs(
-                    receive,
-                    (rank, tag),
-                    token,
-                    (whole, wanted),
-                    Offered::Parts,
-                );
-            }
+        if lands && number.is_none() {
+            // It is written, then, and its sender needs a key.
+            let lengths = (whole, wanted);
+            return self.fetch_by_verbs(receive, (rank, tag), token, lengths, Offered::Parts);
         }
         let error = if whole > wanted {
             MPI_ERR_TRUNCATE
@@ -183,28 +123,72 @@ impl Runtime {
         entry.status = status(rank, tag, error, wanted);
         let moving = Work::Moving { expected: wanted };
         entry.work = if lands { Work::Landing } else { moving };
-        let Some(remote) = offered.place() else {
-            if !lands {
-                (cts.address, cts.rkey) = (range.address().into(), range.rkey().into());
-            }
-            if let Some(net) = &mut self.net {
-                net.moves.offers.insert(receive, range);
-            }
-            self.answer(peer, Kind::Cts, cts.as_bytes())?;
-            return Ok(true);
-        };
-        self.begin_transfer(Transfer {
-            peer,
-            request: receive,
-            token,
-            direction: Direction::Read(range),
-            remote,
-            length: wanted,
-            next: 0,
-            done: 0,
-            whole,
-        })?;
+        match offered.place() {
+            None => self.ask_for(receive, token, wanted, range, number)?,
+            Some(remote) => self.begin_transfer(Transfer {
+                peer,
+                request: receive,
+                token,
+                direction: Direction::Read(range),
+                remote,
+                length: wanted,
+                next: 0,
+                done: 0,
+                whole,
+            })?,
+        }
         Ok(true)
+    }
+
+    /// Lets the first `wanted` bytes of what `receive` is for be written by requests: of this rank
+    /// if `is_own`, else of its peer. None if they are no one range.
+    fn reach_receive(
+        &mut self,
+        receive: u32,
+        wanted: u64,
+        is_own: bool,
+    ) -> Result<Option<Reachable>, Refusal> {
+        let entry = &self.requests[receive];
+        let (peer, sink) = (entry.peer, entry.sink.part(0, wanted as usize));
+        let purpose = if is_own {
+            Purpose::Own
+        } else {
+            self.purpose(peer)
+        };
+        let Some(net) = &mut self.net else {
+            return Ok(None);
+        };
+        reach_sink(&mut net.moves.reach, sink, purpose)
+    }
+
+    /// Asks for the first `length` bytes of the message `token`: by the lane, into its receive
+    /// `number`, if there is that; else to be written to `range`.
+    fn ask_for(
+        &mut self,
+        receive: u32,
+        token: u64,
+        length: u64,
+        range: Reachable,
+        number: Option<u32>,
+    ) -> Outcome {
+        let (address, rkey) = match number {
+            Some(_) => (0, 0),
+            None => (range.address(), range.rkey()),
+        };
+        let cts = envelope::Cts {
+            send_request: token.into(),
+            receive_request: self.token(receive).into(),
+            offset: 0.into(),
+            length: length.into(),
+            address: address.into(),
+            rkey: rkey.into(),
+            lane: number.unwrap_or(0).into(),
+        };
+        if let Some(net) = &mut self.net {
+            net.moves.offers.insert(receive, range);
+        }
+        let peer = self.requests[receive].peer;
+        self.answer(peer, Kind::Cts, cts.as_bytes())
     }
 
     /// The receiver asks for the first `length` bytes, some, of a message to be written to `remote`.
@@ -431,28 +415,6 @@ impl Runtime {
         }
         Ok(())
     }
-
-    /// Whether `peer` is reached by packets that our own adapter makes.
-    #[inline]
-    pub(super) fn goes_by_packets(&self, peer: u32) -> bool {
-        self.net
-            .as_ref()
-            .is_some_and(|net| net.device.makes_packets)
-            && self.purpose(peer) == Purpose::Stranger
-    }
-
-    /// Who may get a key for memory that `peer` shall reach.
-    fn purpose(&self, peer: u32) -> Purpose {
-        let is_neighbor = self
-            .host
-            .as_ref()
-            .is_some_and(|host| host.host_of(peer) == host.host_of(host.me()));
-        if is_neighbor {
-            Purpose::Neighbor
-        } else {
-            Purpose::Stranger
-        }
-    }
 }
 
 impl Net {
@@ -555,6 +517,6 @@ impl Net {
 fn class_of(refusal: &Refusal) -> i32 {
     match refusal {
         Refusal::Unreachable => MPI_ERR_BUFFER,
-        Refusal::Device(error) => super::class_of(error.errno()),
+        Refusal::Device(error) => super::errors::class_of(error.errno()),
     }
 }

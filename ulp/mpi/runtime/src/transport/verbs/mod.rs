@@ -1,48 +1,45 @@
-//! The other ranks by verbs: a device, and to each peer that is spoken to a reliable connection, made when there is first need of it.
+//! The other ranks by verbs: a device, and to each peer that is spoken to a reliable connection,
+//! made when there is first need of it.
 //!
-//! Owns: the device and what is made of it, the shared receive queue and its buffers, the connections and how they come about ([`setup`]), which
-//! request a completion is about ([`arrive`]), and long messages ([`long`]). Must not know: what a message says beyond its envelope. Memory that
-//! a device or a peer writes, and the program's memory in requests, are touched in [`memory`] alone.
+//! Owns: the device and what is made of it, the shared receive queue and its buffers, the
+//! connections and how they come about ([`setup`]), which request a completion is about
+//! ([`receive`]), and long messages ([`long`]). Must not know: what a message says beyond its
+//! envelope. Memory that a device or a peer writes, and the program's memory in requests, are
+//! touched in [`memory`] alone.
 
 mod acks;
-mod arrive;
+mod block;
 mod bundle;
 mod channel;
 mod device;
-mod fast;
+mod errors;
 mod lane;
+mod life;
 pub mod link;
 mod long;
 pub mod memory;
+mod offers;
+mod post;
+mod queue;
+mod receive;
+mod rest;
+mod send;
 mod setup;
 mod stages;
 pub mod stats;
 
-pub use device::Wanted;
-
-use crate::constants::{
-    MPI_ERR_BUFFER, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED,
-    MPI_ERR_UNSUPPORTED_OPERATION,
-};
-use crate::errors::{MpiError, Outcome};
-use crate::host::Source;
-use crate::runtime::Runtime;
-use crate::trace;
-use acks::Keep;
-use arrive::{Life, Receives};
+use block::Blocks;
 use bundle::Coalesce;
 use device::Device;
-use fast::{Blocks, PostInlet};
-use ferriband_ibv::{Element, SendFlags, SendWr, VerbsError};
-use ferriband_mpi_proto::brief::{Pattern, fills_a_packet, fills_packets};
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
-use ferriband_mpi_proto::replay::Held;
+pub use device::Wanted;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
-use link::{Link, What};
+use life::Life;
+use link::Link;
 use long::Moves;
+use receive::Receives;
 use setup::{Connect, Numbers};
 use stages::Stages;
-use stats::{Stats, Why};
+use stats::Stats;
 
 /// Bytes of a receive buffer: the longest message that comes eagerly, and its envelope.
 const RECEIVE: u32 = 8192;
@@ -126,379 +123,5 @@ impl Id {
             6 => Self::Landed(index),
             _ => return None,
         })
-    }
-}
-
-impl Runtime {
-    /// Sends a message to a peer that is reached by verbs. False: not now.
-    #[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
-    pub fn post(
-        &mut self,
-        peer: u32,
-        kind: Kind,
-        flags: u8,
-        tag: i32,
-        context: u64,
-        body: &[u8],
-        source: Source,
-    ) -> Outcome<bool> {
-        if self.ready(peer)? == Ready::NotYet {
-            return Ok(false);
-        }
-        if kind.is_numbered() && self.waits_for_others(peer) {
-            return Ok(false);
-        }
-        let Some(net) = &mut self.net else {
-            return Ok(false);
-        };
-        let acks = self.settings.acks && kind.is_numbered();
-        let entry = &mut self.peers[peer as usize];
-        let length = ENVELOPE + body.len() + source.len();
-        let seq = entry.sent.wrapping_add(1);
-        let envelope = Envelope {
-            kind,
-            flags,
-            seq: if kind.is_numbered() { seq } else { 0 },
-            ack: entry.received,
-            credit: net.report(peer),
-            tag,
-            context,
-        };
-        let head = envelope.emit();
-        if !kind.is_numbered() {
-            return net.send(peer, &envelope, body, source, None);
-        }
-        let keep = acks.then_some(seq);
-        let why = net.store_with(peer, &head, seq, body, source, acks)?;
-        if why.is_some() && !net.send(peer, &envelope, body, source, keep)? {
-            if acks {
-                // Perhaps for want of room to keep it, which comes without a completion.
-                net.has_log_room(peer, length, entry.sent);
-            }
-            return Ok(false);
-        }
-        entry.sent = seq;
-        if why.is_none() {
-            net.told(peer);
-        }
-        net.count_burst(peer);
-        if trace::is_on() {
-            trace::sent(peer, kind, seq, tag, context, body, source.len());
-        }
-        if let Some(why) = why {
-            net.stats.count(why);
-            self.count_send(peer)?;
-        }
-        Ok(true)
-    }
-}
-
-impl Net {
-    /// Credit to tell `peer` of.
-    #[inline]
-    fn report(&mut self, peer: u32) -> u32 {
-        self.inlet_of(peer).map_or(0, PostInlet::report)
-    }
-
-    /// Puts a message into the peer's block, if that can take it; else why not.
-    #[inline]
-    fn store_with(
-        &mut self,
-        peer: u32,
-        head: &[u8; ENVELOPE],
-        seq: u32,
-        body: &[u8],
-        source: Source,
-        acks: bool,
-    ) -> Outcome<Option<Why>> {
-        if body.is_empty() {
-            return self.store(peer, head, seq, source, acks);
-        }
-        let mut whole = [0; ENVELOPE + 48];
-        let length = ENVELOPE + body.len();
-        whole[..ENVELOPE].copy_from_slice(head);
-        whole[ENVELOPE..length].copy_from_slice(body);
-        self.store(peer, &whole[..length], seq, source, acks)
-    }
-
-    /// Posts a SEND of envelope, body and payload, and keeps it under the number `keep`. False if there is no room.
-    fn send(
-        &mut self,
-        peer: u32,
-        envelope: &Envelope,
-        body: &[u8],
-        source: Source,
-        keep: Option<u32>,
-    ) -> Outcome<bool> {
-        let length = ENVELOPE + body.len() + source.len();
-        if length > self.longest_send(peer) {
-            return Err(MpiError::with(
-                MPI_ERR_INTERN,
-                "a message is longer than a receive buffer",
-            ));
-        }
-        let sent = if length <= INLINE {
-            self.send_inline(peer, envelope, body, source, keep)?
-        } else {
-            self.send_staged(peer, envelope, body, source, keep)?
-        };
-        self.stats.sends += u64::from(sent);
-        Ok(sent)
-    }
-
-    #[inline]
-    fn send_inline(
-        &mut self,
-        peer: u32,
-        envelope: &Envelope,
-        body: &[u8],
-        source: Source,
-        keep: Option<u32>,
-    ) -> Outcome<bool> {
-        let Some(link) = self.links[peer as usize].as_deref_mut() else {
-            return Ok(false);
-        };
-        let at = ENVELOPE + body.len();
-        let length = at + source.len();
-        let mut loose;
-        let bytes = match keep {
-            Some(_) => match link.acks.log.room(length) {
-                Some(room) => room,
-                None => return Ok(false),
-            },
-            None => {
-                loose = [0_u8; INLINE];
-                &mut loose[..length]
-            }
-        };
-        bytes[..ENVELOPE].copy_from_slice(&envelope.emit());
-        bytes[ENVELOPE..at].copy_from_slice(body);
-        source.copy_into(&mut bytes[at..]);
-        let elements = [Element::inline(bytes)];
-        let request = SendWr::send(Id::Peer(peer).code(), &elements);
-        let flags = SendFlags::INLINE;
-        match link
-            .wire
-            .queue
-            .submit(request, flags, What::Room, self.life.closing)
-        {
-            Ok(true) => {
-                if let Some(seq) = keep {
-                    link.acks.log.commit(seq, 0..length);
-                }
-                link.has_said(envelope);
-                Ok(true)
-            }
-            Ok(false) => Ok(false),
-            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
-        }
-    }
-
-    /// A message that fills packets goes without its envelope, where the peer knows what that says; it is kept with it.
-    fn send_staged(
-        &mut self,
-        peer: u32,
-        envelope: &Envelope,
-        body: &[u8],
-        source: Source,
-        keep: Option<u32>,
-    ) -> Outcome<bool> {
-        let Some(link) = self.links[peer as usize].as_deref_mut() else {
-            return Ok(false);
-        };
-        let Some(buffer) = self.stages.take() else {
-            return Ok(false);
-        };
-        let at = ENVELOPE + body.len();
-        let length = (at + source.len()) as u32;
-        let log = keep.map(|_| &link.acks.log);
-        let Some(how) = Keep::choose(log, &self.stages, buffer, length as usize) else {
-            self.stages.give(buffer);
-            return Ok(false);
-        };
-        let mtu = link.wire.mtu as usize;
-        let is_known = Pattern::of(envelope).is_some_and(|one| Some(one) == link.heads.said);
-        let is_brief = is_known && fills_a_packet(source.len(), ENVELOPE, mtu);
-        let is_bare = is_known && fills_packets(source.len(), mtu) && link.needs_no_word(envelope);
-        let pad = u32::from(!is_bare && fills_packets(length as usize, mtu));
-        let envelope = Envelope {
-            flags: envelope.flags | if pad == 0 { 0 } else { PADDED },
-            ..*envelope
-        };
-        let memory = &self.stages.memory;
-        memory.write(buffer, 0, &envelope.emit());
-        memory.write(buffer, ENVELOPE as u32, body);
-        memory.fill(buffer, at as u32, source);
-        let left_out = if is_brief || is_bare {
-            ENVELOPE as u32
-        } else {
-            0
-        };
-        let elements = [memory.element_at(buffer, left_out, length + pad - left_out)];
-        let mut request = SendWr::send(Id::Peer(peer).code(), &elements);
-        if is_brief {
-            request = request.immediate(Pattern::numbers(&envelope));
-        }
-        let (flags, what) = (SendFlags::empty(), how.completion(buffer));
-        let sent = match link
-            .wire
-            .queue
-            .submit(request, flags, what, self.life.closing)
-        {
-            Ok(sent) => sent,
-            Err(error) => {
-                self.stages.give(buffer);
-                return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
-            }
-        };
-        if is_bare && sent {
-            link.heads.said_last.0 = envelope.seq;
-        } else if sent {
-            link.has_said(&envelope);
-        }
-        if !sent {
-            self.stages.give(buffer);
-        } else if let Some(seq) = keep {
-            let place = Held {
-                seq,
-                buffer,
-                at: 0,
-                length,
-            };
-            match how {
-                Keep::No => (),
-                Keep::Held => link.acks.log.hold(place),
-                Keep::Copied => acks::copy_staged(&mut link.acks.log, &self.stages, place),
-            }
-        }
-        Ok(sent)
-    }
-
-    /// Bytes of the longest SEND to `peer`: what its receive buffers and our staging buffers hold.
-    #[inline]
-    fn longest_send(&self, peer: u32) -> usize {
-        match self.links[peer as usize].as_deref() {
-            Some(link) if link.together.bundle != 0 => {
-                link.together.bundle.min(self.device.card.receive) as usize
-            }
-            _ => RECEIVE as usize,
-        }
-    }
-
-    /// Requests to `peer` for which there is room.
-    fn room(&self, peer: u32) -> u32 {
-        let link = self.links[peer as usize].as_deref();
-        link.map_or(0, |link| link.wire.queue.room())
-    }
-
-    /// Posts a request to a connected peer. False if its queue is full.
-    fn submit(
-        &mut self,
-        peer: u32,
-        request: SendWr<'_>,
-        flags: SendFlags,
-        what: What,
-    ) -> Outcome<bool> {
-        let Some(link) = self.links[peer as usize].as_deref_mut() else {
-            return Ok(false);
-        };
-        match link
-            .wire
-            .queue
-            .submit(request, flags, what, self.life.closing)
-        {
-            Ok(posted) => Ok(posted),
-            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
-        }
-    }
-
-    /// The connection to `peer` is gone: nothing of it reads or writes memory any more, and what it held of others' is free.
-    #[cold]
-    fn lose(&mut self, peer: u32, why: &str, class: i32) -> MpiError {
-        let text = format!(
-            "the connection to rank {peer} by {} is lost: {why}",
-            self.device.name
-        );
-        let link = self.link(peer);
-        if link.wire.lost.is_none() {
-            link.wire.lost = Some(text.clone());
-            self.life.gone.push(peer);
-        }
-        let link = self.link(peer);
-        link.long.lane.lose();
-        link.long.moving.clear();
-        (link.fast.out, link.fast.gate, link.fast.lull) = Default::default();
-        (link.acks.is_log_full, link.acks.owed) = Default::default();
-        let number = link.wire.queue.qp.take().map(|qp| qp.number().0);
-        let held: Vec<u32> = link.acks.log.abandon().collect();
-        for buffer in held {
-            self.stages.give(buffer);
-        }
-        while let Some(what) = self.link(peer).wire.queue.completed() {
-            match what {
-                What::Room => (),
-                What::Buffer(buffer)
-                | What::Moved {
-                    buffer: Some(buffer),
-                    ..
-                } => self.stages.give(buffer),
-                What::Moved { buffer: None, .. } => (),
-            }
-        }
-        if let Some(number) = number {
-            self.numbers.forget(number);
-        }
-        self.moves.movers.retain(|mover| *mover != peer);
-        for transfer in &mut self.moves.transfers {
-            if transfer.as_ref().is_some_and(|one| one.peer() == peer) {
-                *transfer = None;
-            }
-        }
-        MpiError::with(class, text)
-    }
-}
-
-/// An error of the device, in words.
-#[cold]
-fn refused(what: &str, name: &str, error: &std::io::Error) -> MpiError {
-    let class = class_of(error.raw_os_error().unwrap_or(0));
-    MpiError::with(class, format!("{name}: cannot {what}: {error}"))
-}
-
-/// A verb that failed.
-#[cold]
-fn failed(name: &str, error: VerbsError) -> MpiError {
-    MpiError::with(class_of(error.errno()), format!("{name}: {error}"))
-}
-
-/// The class of what a device or the kernel does not do: the one table of them.
-#[cold]
-fn class_of(errno: i32) -> i32 {
-    match errno {
-        libc::ENOMEM | libc::EAGAIN | libc::ENOBUFS => MPI_ERR_NO_MEM,
-        libc::EFAULT => MPI_ERR_BUFFER,
-        libc::EOPNOTSUPP | libc::ENOSYS | libc::EPROTONOSUPPORT => MPI_ERR_UNSUPPORTED_OPERATION,
-        libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH => MPI_ERR_PROC_ABORTED,
-        _ => MPI_ERR_OTHER,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_that_is_known_has_its_class() {
-        for (errno, class) in [
-            (libc::ENOMEM, MPI_ERR_NO_MEM),
-            (libc::EAGAIN, MPI_ERR_NO_MEM),
-            (libc::EFAULT, MPI_ERR_BUFFER),
-            (libc::EOPNOTSUPP, MPI_ERR_UNSUPPORTED_OPERATION),
-            (libc::EHOSTUNREACH, MPI_ERR_PROC_ABORTED),
-            (libc::EIO, MPI_ERR_OTHER),
-        ] {
-            let error = std::io::Error::from_raw_os_error(errno);
-            assert_eq!(refused("try", "ferri0", &error).class, class, "{error}");
-        }
     }
 }

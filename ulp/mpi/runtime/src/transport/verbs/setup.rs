@@ -1,9 +1,11 @@
 //! How connections come about: cards, set-up datagrams, queue pairs.
 
 use super::device::{MOST_DATAGRAMS, PORT};
-use super::link::{DEPTH, Link};
+use super::errors::failed;
+use super::link::Link;
 use super::memory::Buffers;
-use super::{INLINE, Id, Net, Ready, failed};
+use super::queue::DEPTH;
+use super::{INLINE, Id, Net, Ready};
 use crate::constants::{MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Runtime;
