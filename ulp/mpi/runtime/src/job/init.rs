@@ -87,9 +87,9 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
             rendezvous: runtime.settings.rendezvous,
         };
         let net = Net::open(wanted, me, ranks, host.secret())?;
-        host.set_card(&net.card);
+        host.set_card(net.card());
         if wireup::has_far_ranks(host) {
-            wireup::exchange(host, &net.card)?;
+            wireup::exchange(host, net.card())?;
         }
         runtime.net = Some(Box::new(net));
     }

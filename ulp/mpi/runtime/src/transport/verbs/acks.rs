@@ -7,7 +7,7 @@
 //! there is a channel, else in a NOTE. A return word wakes nobody: a rank whose messages wait for room in the log does not sleep for long.
 
 use super::Net;
-use super::link::What;
+use super::queue::What;
 use super::stages::Stages;
 use crate::errors::Outcome;
 use crate::host::Source;
@@ -20,7 +20,7 @@ impl Net {
     /// Whether a message to `peer` can be kept; `sent` is the number of the last one.
     #[inline]
     pub(super) fn has_log_room(&mut self, peer: u32, length: usize, sent: u32) -> bool {
-        if self.link(peer).log.has_room(length) {
+        if self.link(peer).acks.log.has_room(length) {
             return true;
         }
         self.has_log_room_now(peer, length, sent)
@@ -28,12 +28,12 @@ impl Net {
 
     #[cold]
     fn has_log_room_now(&mut self, peer: u32, length: usize, sent: u32) -> bool {
-        let word = self.returns.word(peer * 8).load(Ordering::Acquire);
+        let word = self.blocks.returns.word(peer * 8).load(Ordering::Acquire);
         self.acknowledge(peer, (word >> 32) as u32, sent);
         let link = self.link(peer);
-        let has_room = link.log.has_room(length);
-        let is_news = !has_room && !link.is_log_full;
-        link.is_log_full = !has_room;
+        let has_room = link.acks.log.has_room(length);
+        let is_news = !has_room && !link.acks.is_log_full;
+        link.acks.is_log_full = !has_room;
         self.stats.log_full += u64::from(is_news);
         has_room
     }
@@ -41,31 +41,34 @@ impl Net {
     /// An envelope has gone by the peer's block.
     #[inline]
     pub(super) fn told(&mut self, peer: u32) {
-        self.link(peer).owed.told();
+        self.link(peer).acks.owed.told();
     }
 
     /// `peer` has taken all up to `ack`.
     #[inline]
     pub(super) fn acknowledge(&mut self, peer: u32, ack: u32, sent: u32) {
         if let Some(link) = self.links[peer as usize].as_deref_mut()
-            && ack != link.log.acknowledged()
-            && acknowledged(&mut link.log, &mut self.stages, ack, sent)
+            && ack != link.acks.log.acknowledged()
+            && acknowledged(&mut link.acks.log, &mut self.stages, ack, sent)
         {
-            link.is_log_full = false;
+            link.acks.is_log_full = false;
         }
     }
 
     /// `peer` is to be told what has been taken, unless what the program sends to it does so first; or there was no room to.
     #[inline]
     pub(super) fn owe(&mut self, peer: u32) {
-        if !self.owing.contains(&peer) {
-            self.owing.push(peer);
+        if !self.blocks.owing.contains(&peer) {
+            self.blocks.owing.push(peer);
         }
     }
 
     /// Whether a message waits for an acknowledgement, which may come without waking anybody.
     pub(super) fn waits_for_acks(&self) -> bool {
-        self.links.iter().flatten().any(|link| link.is_log_full)
+        self.links
+            .iter()
+            .flatten()
+            .any(|link| link.acks.is_log_full)
     }
 }
 
@@ -117,11 +120,21 @@ impl Keep {
             _ => What::Buffer(buffer),
         }
     }
+
+    /// Keeps what has been posted so and lies at `place`.
+    #[inline]
+    pub(super) fn keep(self, log: &mut Replay, stages: &Stages, place: Held) {
+        match self {
+            Self::No => (),
+            Self::Held => log.hold(place),
+            Self::Copied => copy_staged(log, stages, place),
+        }
+    }
 }
 
 /// Keeps what lies in a staging buffer and has gone.
 #[cold]
-pub(super) fn copy_staged(log: &mut Replay, stages: &Stages, place: Held) {
+fn copy_staged(log: &mut Replay, stages: &Stages, place: Held) {
     log.keep(place.seq, [&[], &[]], place.length as usize, |bytes| {
         stages.memory.read(place.buffer, place.at, bytes);
     });
@@ -132,7 +145,7 @@ impl Runtime {
     #[inline]
     pub(super) fn owes(&mut self, peer: u32, length: u32) -> bool {
         match &mut self.net {
-            Some(net) if self.settings.acks => net.link(peer).owed.take(length),
+            Some(net) if self.settings.acks => net.link(peer).acks.owed.take(length),
             _ => false,
         }
     }
@@ -146,13 +159,13 @@ impl Runtime {
             return Ok(());
         };
         let link = net.link(peer);
-        if is_over || link.lost.is_some() {
+        if is_over || link.wire.lost.is_some() {
             // Who has left needs to know nothing.
-            link.owed.told();
+            link.acks.owed.told();
             return Ok(());
         }
-        if let Some(index) = link.inlet {
-            link.owed.told();
+        if let Some(index) = link.fast.inlet {
+            link.acks.owed.told();
             return net.return_credit(index, ack);
         }
         let has_gone = self.post(peer, Kind::Note, 0, 0, 0, &[], Source::EMPTY)?;
@@ -166,12 +179,12 @@ impl Runtime {
     #[cold]
     pub(super) fn pay(&mut self) -> Outcome {
         let owing = match &mut self.net {
-            Some(net) => std::mem::take(&mut net.owing),
+            Some(net) => std::mem::take(&mut net.blocks.owing),
             None => return Ok(()),
         };
         for peer in owing {
             let is_due = self.net.as_mut().is_some_and(|net| {
-                net.link(peer).owed.is_due()
+                net.link(peer).acks.owed.is_due()
                     || net.inlet_of(peer).is_some_and(|inlet| inlet.is_due())
             });
             if is_due {

@@ -4,7 +4,8 @@
 //! A bundle is an envelope without a number, then messages, each with its envelope and its length before it. They are counted, logged and taken in their turn as if
 //! each had come alone. Must not know: what a message says.
 
-use super::link::{Link, What};
+use super::link::Link;
+use super::queue::What;
 use super::stats::Why;
 use super::{BUNDLE, Id, Net, Ready};
 use crate::constants::MPI_ERR_INTERN;
@@ -24,26 +25,39 @@ const BURSTS: usize = 64;
 /// and costs many of them less than their copies.
 const ALWAYS: usize = 16 << 10;
 
+/// Whether what is sent now waits for others to go with.
+#[derive(Default)]
+pub struct Coalesce {
+    /// Completions are being looked at: what they cause to be sent waits until all have been, and
+    /// goes together.
+    pub(super) is_taking: bool,
+    /// What waits goes now all the same.
+    pub(super) presses: bool,
+    /// Ranks that messages have gone to since the last look at the device, where messages go
+    /// together.
+    pub(super) bursts: Vec<u32>,
+}
+
 impl Net {
     /// A look at the device: from here on messages go at once again.
     #[inline]
     pub(super) fn look_anew(&mut self) {
-        if !self.bursts.is_empty() {
+        if !self.coalesce.bursts.is_empty() {
             self.forget_bursts();
         }
     }
 
     #[cold]
     fn forget_bursts(&mut self) {
-        if self.bursts.len() > BURSTS {
+        if self.coalesce.bursts.len() > BURSTS {
             self.links
                 .iter_mut()
                 .flatten()
-                .for_each(|link| link.burst = 0);
-            self.bursts.clear();
+                .for_each(|link| link.together.burst = 0);
+            self.coalesce.bursts.clear();
         }
-        while let Some(peer) = self.bursts.pop() {
-            self.link(peer).burst = 0;
+        while let Some(peer) = self.coalesce.bursts.pop() {
+            self.link(peer).together.burst = 0;
         }
     }
 
@@ -51,12 +65,12 @@ impl Net {
     #[inline]
     pub(super) fn count_burst(&mut self, peer: u32) {
         let link = self.link(peer);
-        if link.bundle == 0 {
+        if link.together.bundle == 0 {
             return;
         }
-        link.burst += 1;
-        if link.burst == 1 {
-            self.bursts.push(peer);
+        link.together.burst += 1;
+        if link.together.burst == 1 {
+            self.coalesce.bursts.push(peer);
         }
     }
 }
@@ -76,11 +90,11 @@ impl Runtime {
         };
         let (link, length) = (net.links[peer as usize].as_deref(), source.len());
         let is_alone = |link: &Link| {
-            let could_land = !link.lane.is_off() && source.address().is_some();
-            length <= ALWAYS || link.burst == 0 || !could_land || !self.wants_lane(peer)
+            let could_land = !link.long.lane.is_off() && source.address().is_some();
+            length <= ALWAYS || link.together.burst == 0 || !could_land || !self.wants_lane(peer)
         };
         length <= self.settings.eager_packets
-            && link.is_some_and(|link| link.bundle != 0 && is_alone(link))
+            && link.is_some_and(|link| link.together.bundle != 0 && is_alone(link))
             && ENVELOPE + length <= net.longest_send(peer)
     }
 
@@ -92,9 +106,9 @@ impl Runtime {
         };
         let link = net.links[peer as usize].as_deref();
         link.is_some_and(|link| {
-            link.bundle != 0
-                && !net.presses
-                && (net.is_taking || link.burst >= self.settings.bundle)
+            link.together.bundle != 0
+                && !net.coalesce.presses
+                && (net.coalesce.is_taking || link.together.burst >= self.settings.bundle)
         })
     }
 
@@ -120,7 +134,7 @@ impl Runtime {
         let mut first = self.peers[peer as usize].fifo.iter().take(2);
         let length = first.try_fold(ENVELOPE, |sum, message| Some(sum + item(message)?));
         let do_fit = length.is_some_and(|length| length <= limit);
-        if !do_fit || net.is_taking && !net.presses || net.room(peer) == 0 {
+        if !do_fit || net.coalesce.is_taking && !net.coalesce.presses || net.room(peer) == 0 {
             return Ok(false);
         }
         let Some(buffer) = net.stages.take() else {
@@ -143,7 +157,7 @@ impl Runtime {
                 at: ENVELOPE as u32,
                 length: (length - ENVELOPE) as u32,
             };
-            net.link(peer).log.hold(place);
+            net.link(peer).acks.log.hold(place);
         }
         let what = if is_held {
             What::Room
@@ -157,7 +171,7 @@ impl Runtime {
         let entry = &self.peers[peer as usize];
         let said = (entry.sent, entry.received);
         if let Some(net) = &mut self.net {
-            net.link(peer).said_last = said;
+            net.link(peer).heads.said_last = said;
         }
         Ok(true)
     }
@@ -204,13 +218,13 @@ impl Runtime {
             at += whole;
             stages.fill(buffer, (at - source.len()) as u32, source);
             if acks {
-                let log = &mut net.link(peer).log;
+                let log = &mut net.link(peer).acks.log;
                 log.keep(seq, [&head, body], source.len(), |rest| {
                     source.copy_into(rest);
                 });
             }
         }
-        let is_padded = fills_packets(at, net.link(peer).mtu as usize);
+        let is_padded = fills_packets(at, net.link(peer).wire.mtu as usize);
         let head = Envelope {
             kind: Kind::Bundle,
             flags: if is_padded { PADDED } else { 0 },
@@ -229,7 +243,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let pad = usize::from(fills_packets(length, net.link(peer).mtu as usize));
+        let pad = usize::from(fills_packets(length, net.link(peer).wire.mtu as usize));
         let elements = [net.stages.memory.element(buffer, (length + pad) as u32)];
         let request = SendWr::send(Id::Peer(peer).code(), &elements);
         let sent = net.submit(peer, request, SendFlags::empty(), what)?;
@@ -239,7 +253,7 @@ impl Runtime {
             return Err(MpiError::with(MPI_ERR_INTERN, text));
         }
         net.stats.sends += 1;
-        net.link(peer).owed.told();
+        net.link(peer).acks.owed.told();
         Ok(())
     }
 

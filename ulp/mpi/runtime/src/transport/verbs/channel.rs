@@ -1,12 +1,13 @@
-//! How channels of the fast path come and go, grow, and rest.
+//! How channels of the fast path come and go, and grow.
 //!
-//! A sender asks for a block after so many messages (OPEN); the receiver makes one if its queue pair vouches for the order of what comes in and the cap is
-//! not reached (OPENED). A receiver that has had to refuse somebody takes the block of the slowest sender back (CLOSE), if that is slow enough; a sender that
-//! lacks credit too often gives its block up for a larger one; either way CLOSED lies behind the last record. Before a rank sleeps it asks its senders to
-//! pause ([`ferriband_mpi_proto::fast::Lull`]).
+//! A sender asks for a block after so many messages (OPEN); the receiver makes one if its queue
+//! pair vouches for the order of what comes in and the cap is not reached (OPENED). A receiver that
+//! has had to refuse somebody takes the block of the slowest sender back (CLOSE), if that is slow
+//! enough; a sender that lacks credit too often gives its block up for a larger one; either way
+//! CLOSED lies behind the last record. How channels rest is in [`super::rest`].
 
 use super::Net;
-use super::fast::PostInlet;
+use super::block::PostInlet;
 use super::memory::Buffers;
 use super::stats::Why;
 use crate::errors::Outcome;
@@ -119,7 +120,7 @@ impl Outbound {
     }
 }
 
-fn phase(epoch: u32, own: u32) -> Phase {
+pub(super) fn phase(epoch: u32, own: u32) -> Phase {
     Phase {
         epoch: epoch.into(),
         own: own.into(),
@@ -137,22 +138,29 @@ impl Net {
     ) -> Result<Channel, bool> {
         let design = Design::of(asked.design.get()).ok_or(false)?;
         let plan = Plan::new(design, asked.size.get(), asked.granule.get()).ok_or(false)?;
-        if self.link(peer).inlet.is_some() {
+        if self.link(peer).fast.inlet.is_some() {
             return Err(false);
         }
         // Who receives asks: the answer is about what comes in to its queue pair.
-        let qp = self.link(peer).queue.qp.as_ref().ok_or(false)?;
+        let qp = self.link(peer).wire.queue.qp.as_ref().ok_or(false)?;
         if !qp.in_order(WrOpcode::RdmaWrite).last_byte_last {
             return Err(false);
         }
-        let used: u64 = self.inlets.iter().flatten().map(PostInlet::size).sum();
-        let count = self.inlets.iter().flatten().count();
+        let used: u64 = self
+            .blocks
+            .inlets
+            .iter()
+            .flatten()
+            .map(PostInlet::size)
+            .sum();
+        let count = self.blocks.inlets.iter().flatten().count();
         if count >= most as usize || used + u64::from(plan.size()) > budget {
             return Err(most > 0);
         }
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let name = c"ferriband-mpi-block";
-        let memory = Buffers::new(&self.pd, name, 1, plan.size(), access).map_err(|_| false)?;
+        let memory =
+            Buffers::new(&self.device.pd, name, 1, plan.size(), access).map_err(|_| false)?;
         let granted = Channel {
             rkey: memory.rkey().into(),
             address: memory.address().into(),
@@ -164,29 +172,35 @@ impl Net {
             rkey: asked.rkey.get(),
         };
         let inlet = PostInlet::new(peer, asked.epoch.get(), plan, memory, returns);
-        let index = match self.inlets.iter().position(Option::is_none) {
+        let index = match self.blocks.inlets.iter().position(Option::is_none) {
             Some(index) => index,
             None => {
-                self.inlets.push(None);
-                self.inlets.len() - 1
+                self.blocks.inlets.push(None);
+                self.blocks.inlets.len() - 1
             }
         };
-        self.inlets[index] = Some(inlet);
+        self.blocks.inlets[index] = Some(inlet);
         let link = self.link(peer);
-        link.inlet = Some(index as u32);
-        link.lull.reopen();
+        link.fast.inlet = Some(index as u32);
+        link.fast.lull.reopen();
         self.note_memory();
         Ok(granted)
     }
 
     /// Somebody was refused: the sender with the fewest records since the last time, if those were few; with the life of its channel.
     fn slowest(&mut self, below: u32) -> Option<(u32, u32)> {
-        let passed = self.judged.elapsed();
-        let is_closing = self.inlets.iter().flatten().any(|inlet| inlet.is_closing);
+        let passed = self.blocks.judged.elapsed();
+        let is_closing = self
+            .blocks
+            .inlets
+            .iter()
+            .flatten()
+            .any(|inlet| inlet.is_closing);
         if passed < WINDOW || is_closing {
             return None;
         }
         let slowest = self
+            .blocks
             .inlets
             .iter_mut()
             .flatten()
@@ -196,10 +210,10 @@ impl Net {
             slowest.is_closing = true;
             (slowest.from, slowest.life)
         });
-        for inlet in self.inlets.iter_mut().flatten() {
+        for inlet in self.blocks.inlets.iter_mut().flatten() {
             inlet.records = 0;
         }
-        self.judged = std::time::Instant::now();
+        self.blocks.judged = std::time::Instant::now();
         chosen
     }
 }
@@ -211,10 +225,10 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        if fast.channels == 0 || net.closing {
+        if fast.channels == 0 || net.life.closing {
             return Ok(());
         }
-        let out = &mut net.link(peer).out;
+        let out = &mut net.link(peer).fast.out;
         if out.is_too_small && fast.grows && !out.is_full_grown {
             out.is_too_small = false;
             return self.grow(peer);
@@ -231,10 +245,10 @@ impl Runtime {
             return Ok(());
         };
         let (address, rkey) = (
-            net.returns.address() + u64::from(peer) * 8,
-            net.returns.rkey(),
+            net.blocks.returns.address() + u64::from(peer) * 8,
+            net.blocks.returns.rkey(),
         );
-        let out = &mut net.link(peer).out;
+        let out = &mut net.link(peer).fast.out;
         let plan = *out.plan.get_or_insert(usual);
         out.state = State::Opening(plan);
         out.messages = 0;
@@ -256,7 +270,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let out = &mut net.link(peer).out;
+        let out = &mut net.link(peer).fast.out;
         let Some(plan) = out.plan.filter(|_| out.is_open()) else {
             return Ok(());
         };
@@ -279,7 +293,7 @@ impl Runtime {
                 .net
                 .as_mut()
                 .and_then(|net| net.links[peer as usize].as_deref_mut());
-            let Some(out) = link.map(|link| &mut link.out) else {
+            let Some(out) = link.map(|link| &mut link.fast.out) else {
                 continue;
             };
             let is_other = out.plan.is_some_and(|old| old.design() != design);
@@ -298,8 +312,8 @@ impl Runtime {
             return Ok(());
         };
         let link = net.link(peer);
-        let posted = link.queue.last_posted();
-        let out = &mut link.out;
+        let posted = link.wire.queue.last_posted();
+        let out = &mut link.fast.out;
         let life = out.life;
         out.close(posted);
         out.plan = Some(plan);
@@ -342,7 +356,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Err(self.broken(peer));
         };
-        let out = &mut net.link(peer).out;
+        let out = &mut net.link(peer).fast.out;
         let State::Opening(plan) = out.state else {
             return Err(self.broken(peer));
         };
@@ -363,18 +377,21 @@ impl Runtime {
             None
         } else {
             let name = c"ferriband-mpi-mirror";
-            match Buffers::new(&net.pd, name, 1, plan.mirror(), Access::LOCAL_WRITE) {
+            match Buffers::new(&net.device.pd, name, 1, plan.mirror(), Access::LOCAL_WRITE) {
                 Ok(mirror) => Some(mirror),
                 Err(_) => {
                     // Without memory for the mirror the block is of no use.
-                    let life = net.link(peer).out.life;
-                    net.link(peer).out.refusals += 1;
+                    let life = net.link(peer).fast.out.life;
+                    net.link(peer).fast.out.refusals += 1;
                     return self.answer(peer, Kind::Closed, phase(life, 0).as_bytes());
                 }
             }
         };
         // What the word holds is credit of the last life; nobody writes to it before a record of this one has come.
-        net.returns.word(peer * 8).store(0, Ordering::Relaxed);
+        net.blocks
+            .returns
+            .word(peer * 8)
+            .store(0, Ordering::Relaxed);
         let open = Open {
             machine: AnySender::new(plan),
             block: Place {
@@ -384,12 +401,12 @@ impl Runtime {
             mirror,
         };
         let link = net.link(peer);
-        let mut old = std::mem::take(&mut link.out.old);
-        old.retain(|(posted, _)| !link.queue.has_completed(*posted));
-        link.out.old = old;
-        link.out.state = State::Open(Box::new(open));
-        link.out.judged = (0, 0);
-        link.gate.reopen();
+        let mut old = std::mem::take(&mut link.fast.out.old);
+        old.retain(|(posted, _)| !link.wire.queue.has_completed(*posted));
+        link.fast.out.old = old;
+        link.fast.out.state = State::Open(Box::new(open));
+        link.fast.out.judged = (0, 0);
+        link.fast.gate.reopen();
         net.stats.opened += 1;
         net.note_memory();
         Ok(())
@@ -401,7 +418,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let out = &mut net.link(peer).out;
+        let out = &mut net.link(peer).fast.out;
         if plan.size() > usual.size() && !out.is_full_grown {
             out.is_full_grown = true;
             out.plan = Plan::new(plan.design(), plan.size() / 2, plan.granule());
@@ -417,8 +434,8 @@ impl Runtime {
             return Err(self.broken(peer));
         };
         let link = net.link(peer);
-        let posted = link.queue.last_posted();
-        let out = &mut link.out;
+        let posted = link.wire.queue.last_posted();
+        let out = &mut link.fast.out;
         if !out.is_open() || out.life != close.epoch.get() {
             // It has been given up already.
             return Ok(());
@@ -439,103 +456,9 @@ impl Runtime {
         let is_it = net
             .inlet_of(peer)
             .is_some_and(|inlet| inlet.life == closed.epoch.get());
-        if is_it && let Some(index) = net.link(peer).inlet.take() {
-            net.inlets[index as usize] = None;
+        if is_it && let Some(index) = net.link(peer).fast.inlet.take() {
+            net.blocks.inlets[index as usize] = None;
         }
         Ok(())
-    }
-
-    /// Before this process sleeps: asks each sender that may be writing to stop. Whether all have.
-    pub(super) fn quieten(&mut self) -> Outcome<bool> {
-        let mut all = true;
-        for index in 0..self.net.as_ref().map_or(0, |net| net.inlets.len()) {
-            let Some(net) = &mut self.net else {
-                break;
-            };
-            let closing = net.closing;
-            let Some(from) = net.inlet(index as u32).map(|inlet| inlet.from) else {
-                continue;
-            };
-            let link = net.link(from);
-            if link.lost.is_some() || link.lull.is_quiet() {
-                continue;
-            }
-            if self.is_over(from) {
-                // It has left: it writes no more, and nobody answers.
-                continue;
-            }
-            let Some(net) = &mut self.net else {
-                break;
-            };
-            let link = net.link(from);
-            all = false;
-            if closing {
-                // At the end nobody sleeps for long.
-                continue;
-            }
-            let Some(epoch) = link.lull.ask() else {
-                continue;
-            };
-            let writes = link.out.is_open() && link.gate.is_open();
-            if writes {
-                link.gate.promise();
-            }
-            net.stats.pauses += 1;
-            self.answer(from, Kind::Pause, phase(epoch, writes.into()).as_bytes())?;
-        }
-        Ok(all)
-    }
-
-    /// `peer` goes to sleep.
-    pub fn take_pause(&mut self, peer: u32, pause: &Phase) -> Outcome {
-        if pause.own.get() != 0 {
-            self.drain_before(peer)?;
-        }
-        let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
-        };
-        let link = net.link(peer);
-        link.gate.pause(pause.epoch.get());
-        if pause.own.get() != 0 {
-            link.lull.promised();
-        }
-        self.answer(peer, Kind::Paused, phase(pause.epoch.get(), 0).as_bytes())
-    }
-
-    /// `peer` has stopped writing.
-    pub fn take_paused(&mut self, peer: u32, paused: &Phase) -> Outcome {
-        self.drain_before(peer)?;
-        let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
-        };
-        net.link(peer).lull.answered(paused.epoch.get());
-        Ok(())
-    }
-
-    /// `peer` is awake again.
-    pub fn take_resume(&mut self, peer: u32, resume: &Phase) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
-        };
-        net.link(peer)
-            .gate
-            .resume(resume.epoch.get(), resume.own.get());
-        Ok(())
-    }
-
-    /// A message of `peer` has come by SEND.
-    #[inline]
-    pub(super) fn count_arrival(&mut self, peer: u32) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let link = net.link(peer);
-        if link.inlet.is_none() {
-            return Ok(());
-        }
-        match link.lull.message() {
-            Some((epoch, owns)) => self.answer(peer, Kind::Resume, phase(epoch, owns).as_bytes()),
-            None => Ok(()),
-        }
     }
 }

@@ -1,22 +1,27 @@
 //! Opening a device, and what is made of it for all peers.
 
-use super::arrive::BATCH;
+use super::block::Blocks;
+use super::bundle::Coalesce;
+use super::errors::{failed, refused};
+use super::life::Life;
+use super::long::Moves;
 use super::memory::{Buffers, Reach};
+use super::receive::{BATCH, Receives};
+use super::setup::{Connect, Numbers};
 use super::stages::{STAGES, Stages};
 use super::stats::Stats;
-use super::{
-    Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, failed, lane, refused,
-};
+use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, lane};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use crate::settings::{Registration, Rendezvous};
 use crate::transport::polling::Polling;
 use ferriband_ibv::{
-    Access, Choice, CompChannel, Context, Cq, Device, Gid, LinkLayer, Pd, PortState, QKey, Qp,
-    QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,
+    Access, Choice, CompChannel, Context, Cq, DeviceLimits, Gid, LinkLayer, Mtu, Pd, PortState,
+    QKey, Qp, QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,
 };
 use ferriband_mpi_proto::connect::{Card, DATAGRAM};
 use std::collections::{HashMap, VecDeque};
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,9 +49,123 @@ pub struct Wanted<'a> {
     pub rendezvous: Rendezvous,
 }
 
+/// The device itself, and what is the same for all peers.
+pub struct Device {
+    pub(super) context: Arc<Context>,
+    pub(super) name: String,
+    pub(super) limits: DeviceLimits,
+    /// What this rank leaves for the others.
+    pub(super) card: Card,
+    pub(super) gid_index: u8,
+    /// This device is ours, on Ethernet: what goes to other hosts it cuts into packets itself.
+    pub(super) makes_packets: bool,
+    /// There may be lanes: completions of theirs have room.
+    pub(super) has_lanes: bool,
+    pub(super) mtu: Mtu,
+    /// How long a request waits for an answer before it is repeated, as verbs code it.
+    pub(super) timeout: u8,
+    pub(super) pd: Arc<Pd>,
+    pub(super) channel: Arc<CompChannel>,
+    pub(super) cq: Arc<Cq>,
+}
+
 impl Net {
     /// Opens a device for rank `me` of `ranks`.
     pub fn open(wanted: Wanted<'_>, me: u32, ranks: u32, secret: u64) -> Outcome<Self> {
+        let mut device = Device::open(wanted, ranks)?;
+        let receives = Receives::new(&device)?;
+        let stage = STAGE.max(device.card.receive);
+        let access = Access::LOCAL_WRITE;
+        let stages = device.buffers(c"ferriband-mpi-stage", STAGES, stage, access)?;
+        let connect = Connect::new(&device, me, secret)?;
+        device.card.qpn = connect.ud.number().0;
+        let blocks = Blocks::new(&device, ranks)?;
+        let moves = Moves::new(&device, wanted.registration)?;
+        let mut net = Self {
+            receives,
+            stages: Stages::new(stages),
+            connect,
+            links: (0..ranks).map(|_| None).collect(),
+            numbers: Numbers::default(),
+            blocks,
+            moves,
+            coalesce: Coalesce::default(),
+            life: Life::new(),
+            stats: Stats::default(),
+            device,
+        };
+        net.more_receives(RECEIVES.min(net.most_receives()))?;
+        Ok(net)
+    }
+
+    /// The most receives that may be posted.
+    fn most_receives(&self) -> u32 {
+        MOST_RECEIVES.min(self.device.limits.max_srq_wr)
+    }
+
+    /// What this rank leaves for the others.
+    pub fn card(&self) -> &Card {
+        &self.device.card
+    }
+
+    /// Posts receives that were not posted before, until `count` are in use, and asks to be told when few are left.
+    pub(super) fn more_receives(&mut self, count: u32) -> Outcome {
+        self.receives
+            .spent
+            .extend(self.receives.used..count.max(self.receives.used));
+        self.receives.used = self.receives.used.max(count);
+        self.give_back()?;
+        if self.receives.used < self.most_receives() {
+            self.receives
+                .srq
+                .arm_limit(self.receives.used / 4)
+                .map_err(|error| failed(&self.device.name, error))?;
+        }
+        Ok(())
+    }
+
+    /// Twice as many receives, if there may be more.
+    pub(super) fn double_receives(&mut self) -> Outcome {
+        let most = self.most_receives();
+        if self.receives.used < most {
+            self.more_receives((self.receives.used * 2).min(most))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Posts receive buffers that have been read again.
+    pub(super) fn give_back(&mut self) -> Outcome {
+        while let Some(index) = self.receives.spent.last().copied() {
+            let elements = [self
+                .receives
+                .buffers
+                .element(index, self.device.card.receive)];
+            let mut receive = RecvWr::new(Id::Receive(index).code(), &elements);
+            self.receives
+                .srq
+                .post_recv(&mut receive)
+                .map_err(|error| failed(&self.device.name, error))?;
+            self.receives.spent.pop();
+        }
+        Ok(())
+    }
+
+    /// Posts the receive of a datagram again.
+    pub(super) fn listen(&self, index: u32) -> Outcome {
+        post_datagram(&self.connect.ud, &self.connect.datagrams, index)
+            .map_err(|error| failed(&self.device.name, error))
+    }
+
+    /// Key of the job's datagram queue pairs.
+    pub(super) fn qkey(&self) -> QKey {
+        qkey(self.connect.secret)
+    }
+}
+
+impl Device {
+    /// Opens a device for one of `ranks`. Its card has no datagram queue pair yet.
+    fn open(wanted: Wanted<'_>, ranks: u32) -> Outcome<Self> {
         let no_device = |text: String| MpiError::with(MPI_ERR_OTHER, text);
         let choice = Choice::from_env().map_err(|error| no_device(error.to_string()))?;
         let verbs = Verbs::load(&choice).map_err(|error| no_device(error.to_string()))?;
@@ -69,151 +188,110 @@ impl Net {
             Rendezvous::Get | Rendezvous::Put => false,
         };
         let lanes = if has_lanes { ranks.min(lane::MOST) } else { 0 };
-        // Room for every completion that there can be: all receives, and all requests of all peers once they fail.
+        // Room for every completion that there can be: all receives, and all requests of all peers
+        // once they fail.
         let entries = (MOST_RECEIVES + DATAGRAMS + MOST_DATAGRAMS)
-            .saturating_add(ranks.saturating_mul(super::link::DEPTH))
+            .saturating_add(ranks.saturating_mul(super::queue::DEPTH))
             .saturating_add(lanes * 2 * lane::DEPTH)
             .min(limits.max_cqe);
         let cq = Cq::create(&context, entries, Some(&channel), 0).map_err(verb)?;
-        let most = MOST_RECEIVES.min(limits.max_srq_wr);
-        let srq = Srq::create(&pd, most, 1, 0).map_err(verb)?;
-        let receive = if makes_packets { LONG_RECEIVE } else { RECEIVE };
-        let buffers = |what, count, size, access| {
-            Buffers::new(&pd, what, count, size, access)
-                .map_err(|error| refused("register memory for messages", &name, &error))
-        };
-        let demand = if limits.on_demand {
-            Access::ON_DEMAND
-        } else {
-            Access::empty()
-        };
-        let receives = buffers(
-            c"ferriband-mpi-receive",
-            most,
-            receive,
-            Access::LOCAL_WRITE | demand,
-        )?;
-        let stage = STAGE.max(receive);
-        let stages = buffers(c"ferriband-mpi-stage", STAGES, stage, Access::LOCAL_WRITE)?;
-        let datagrams = buffers(
-            c"ferriband-mpi-setup",
-            DATAGRAMS,
-            GRH + DATAGRAM as u32,
-            Access::LOCAL_WRITE,
-        )?;
-        let ud = datagram_queue(&pd, &cq, qkey(secret), &datagrams).map_err(verb)?;
         let card = Card {
-            qpn: ud.number().0,
+            qpn: 0,
             lid: port.lid.0,
             is_ethernet,
             mtu: port.active_mtu.to_c() as u8,
             gid: gid.0,
-            receive,
+            receive: if makes_packets { LONG_RECEIVE } else { RECEIVE },
         };
-        let returns = buffers(
-            c"ferriband-mpi-return",
-            ranks,
-            8,
-            Access::LOCAL_WRITE | Access::REMOTE_WRITE,
-        )?;
-        let reach = Reach::new(&pd, &limits, wanted.registration)
-            .map_err(|error| refused("watch memory (userfaultfd)", &name, &error))?;
-        let mut net = Self {
-            inlets: Vec::new(),
-            owing: Vec::new(),
-            judged: Instant::now(),
-            polling: Polling::new(),
-            returns,
-            reach,
-            context,
+        Ok(Self {
             limits,
             card,
             gid_index,
             makes_packets,
             has_lanes,
-            is_taking: false,
-            presses: false,
-            batch: Box::new([Wc::default(); BATCH]),
             mtu: port.active_mtu,
             timeout: wanted.timeout,
             pd,
             channel,
             cq,
+            name,
+            context,
+        })
+    }
+
+    /// `count` buffers of `size` bytes each, which requests may name.
+    fn buffers(&self, what: &CStr, count: u32, size: u32, access: Access) -> Outcome<Buffers> {
+        Buffers::new(&self.pd, what, count, size, access)
+            .map_err(|error| refused("register memory for messages", &self.name, &error))
+    }
+}
+
+impl Receives {
+    fn new(device: &Device) -> Outcome<Self> {
+        let most = MOST_RECEIVES.min(device.limits.max_srq_wr);
+        let srq = Srq::create(&device.pd, most, 1, 0).map_err(|e| failed(&device.name, e))?;
+        let access = if device.limits.on_demand {
+            Access::LOCAL_WRITE | Access::ON_DEMAND
+        } else {
+            Access::LOCAL_WRITE
+        };
+        let size = device.card.receive;
+        Ok(Self {
             srq,
-            receives,
-            received: 0,
+            buffers: device.buffers(c"ferriband-mpi-receive", most, size, access)?,
+            used: 0,
             spent: Vec::new(),
             parked: VecDeque::new(),
-            stages: Stages::new(stages),
+            batch: Box::new([Wc::default(); BATCH]),
+        })
+    }
+}
+
+impl Connect {
+    fn new(device: &Device, me: u32, secret: u64) -> Outcome<Self> {
+        let datagrams = device.buffers(
+            c"ferriband-mpi-setup",
+            DATAGRAMS,
+            GRH + DATAGRAM as u32,
+            Access::LOCAL_WRITE,
+        )?;
+        let ud = datagram_queue(&device.pd, &device.cq, qkey(secret), &datagrams)
+            .map_err(|error| failed(&device.name, error))?;
+        Ok(Self {
             ud,
             datagrams,
-            datagrams_under_way: 0,
+            under_way: 0,
             secret,
             me,
-            links: (0..ranks).map(|_| None).collect(),
-            by_number: HashMap::new(),
-            last: (u32::MAX, 0),
             setting_up: Vec::new(),
-            bursts: Vec::new(),
-            gone: Vec::new(),
-            is_dead: false,
+            started: Instant::now(),
+        })
+    }
+}
+
+impl Blocks {
+    fn new(device: &Device, ranks: u32) -> Outcome<Self> {
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        Ok(Self {
+            inlets: Vec::new(),
+            polling: Polling::new(),
+            returns: device.buffers(c"ferriband-mpi-return", ranks, 8, access)?,
+            owing: Vec::new(),
+            judged: Instant::now(),
+        })
+    }
+}
+
+impl Moves {
+    fn new(device: &Device, registration: Registration) -> Outcome<Self> {
+        let reach = Reach::new(&device.pd, &device.limits, registration)
+            .map_err(|error| refused("watch memory (userfaultfd)", &device.name, &error))?;
+        Ok(Self {
+            reach,
             offers: HashMap::new(),
             transfers: Vec::new(),
             movers: Vec::new(),
-            started: Instant::now(),
-            alive: Instant::now(),
-            closing: false,
-            stats: Stats::default(),
-            name,
-        };
-        net.more_receives(RECEIVES.min(most))?;
-        Ok(net)
-    }
-
-    /// Posts receives that were not posted before, until `count` are in use, and asks to be told when few are left.
-    pub(super) fn more_receives(&mut self, count: u32) -> Outcome {
-        self.spent.extend(self.received..count.max(self.received));
-        self.received = self.received.max(count);
-        self.give_back()?;
-        if self.received < MOST_RECEIVES.min(self.limits.max_srq_wr) {
-            self.srq
-                .arm_limit(self.received / 4)
-                .map_err(|error| failed(&self.name, error))?;
-        }
-        Ok(())
-    }
-
-    /// Twice as many receives, if there may be more.
-    pub(super) fn double_receives(&mut self) -> Outcome {
-        let most = MOST_RECEIVES.min(self.limits.max_srq_wr);
-        if self.received < most {
-            self.more_receives((self.received * 2).min(most))
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Posts receive buffers that have been read again.
-    pub(super) fn give_back(&mut self) -> Outcome {
-        while let Some(index) = self.spent.last().copied() {
-            let elements = [self.receives.element(index, self.card.receive)];
-            let mut receive = RecvWr::new(Id::Receive(index).code(), &elements);
-            self.srq
-                .post_recv(&mut receive)
-                .map_err(|error| failed(&self.name, error))?;
-            self.spent.pop();
-        }
-        Ok(())
-    }
-
-    /// Posts the receive of a datagram again.
-    pub(super) fn listen(&self, index: u32) -> Outcome {
-        post_datagram(&self.ud, &self.datagrams, index).map_err(|error| failed(&self.name, error))
-    }
-
-    /// Key of the job's datagram queue pairs.
-    pub(super) fn qkey(&self) -> QKey {
-        qkey(self.secret)
+        })
     }
 }
 
@@ -259,8 +337,9 @@ fn datagram_queue(
 
 /// The device that is wanted, opened.
 fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Arc<Context>> {
-    let devices = Device::list(verbs).map_err(|error| failed("the list of devices", error))?;
-    let names: Vec<String> = devices.iter().map(Device::name).collect();
+    let devices =
+        ferriband_ibv::Device::list(verbs).map_err(|error| failed("the list of devices", error))?;
+    let names: Vec<String> = devices.iter().map(ferriband_ibv::Device::name).collect();
     let mut complaint = String::new();
     for device in &devices {
         if wanted.name.is_some_and(|name| name != device.name()) {

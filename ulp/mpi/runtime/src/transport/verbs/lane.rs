@@ -7,10 +7,9 @@
 //! the message's receive. The sender learns of the lane before it is asked, and is asked in the order of the receives, for both are numbered messages. So no receive is ever missing, and
 //! each message meets its own. Must not know: what a message says.
 
-use super::link::{Queue, What};
 use super::memory::Reachable;
-use super::setup;
-use super::{Id, Net};
+use super::queue::{Queue, What};
+use super::{Id, Net, setup};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
 use crate::errors::Outcome;
 use crate::request::Work;
@@ -25,7 +24,7 @@ use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
 /// Receives, and sends, that a lane holds. Messages beyond them are written.
-pub const DEPTH: u32 = super::link::DEPTH;
+pub const DEPTH: u32 = super::queue::DEPTH;
 /// Lanes of a rank. Further peers' messages are written.
 pub const MOST: u32 = 64;
 /// Bytes of the longest message that is one SEND; adapters have 2 GiB.
@@ -118,7 +117,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(None);
         };
-        let lane = &mut net.link(peer).lane;
+        let lane = &mut net.link(peer).long.lane;
         match lane.state {
             State::Ready => (),
             State::Idle => return self.tell_lane(peer).map(|()| None),
@@ -140,7 +139,7 @@ impl Runtime {
             Err(error) if error.kind() == ErrorKind::NoMemory => return Ok(None),
             Err(error) => return Err(net.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
         }
-        let lane = &mut net.link(peer).lane;
+        let lane = &mut net.link(peer).long.lane;
         lane.landing.push_back((receive, length));
         lane.posted = after(lane.posted);
         Ok(Some(lane.posted))
@@ -154,7 +153,7 @@ impl Runtime {
         };
         // Without one, messages are written.
         let own = net.lane(peer).unwrap_or(None);
-        net.link(peer).lane.state = own.map_or(State::Off, |_| State::Told);
+        net.link(peer).long.lane.state = own.map_or(State::Off, |_| State::Told);
         let own = own.unwrap_or(envelope::Lane {
             qpn: 0.into(),
             psn: 0.into(),
@@ -165,7 +164,7 @@ impl Runtime {
     /// The peer has made its end.
     #[cold]
     pub fn take_lane(&mut self, peer: u32, end: &envelope::Lane) -> Outcome {
-        let state = |net: &mut Net| net.link(peer).lane.state;
+        let state = |net: &mut Net| net.link(peer).long.lane.state;
         let by_verbs = self.peers[peer as usize].by_verbs;
         let before = self.net.as_mut().filter(|_| by_verbs).map(|net| state(net));
         let Some(before) = before.filter(|_| end.qpn.get() < QPNS && end.psn.get() < QPNS) else {
@@ -174,7 +173,7 @@ impl Runtime {
         if end.qpn.get() == 0 && before != State::Ready {
             // It has none, and will have none.
             if let Some(net) = &mut self.net {
-                net.link(peer).lane.lose();
+                net.link(peer).long.lane.lose();
             }
             return Ok(());
         }
@@ -192,7 +191,7 @@ impl Runtime {
         if let Err(error) = net.connect_lane(peer, end) {
             return Err(net.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
         }
-        net.link(peer).lane.state = State::Ready;
+        net.link(peer).long.lane.state = State::Ready;
         Ok(())
     }
 
@@ -201,7 +200,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return false;
         };
-        let lane = &mut net.link(peer).lane;
+        let lane = &mut net.link(peer).long.lane;
         let next = after(lane.asked);
         lane.asked = next;
         lane.state == State::Ready && number == next
@@ -211,7 +210,7 @@ impl Runtime {
     fn net_of_lane(&mut self, peer: u32) -> Option<&mut Net> {
         let net = self.net.as_deref_mut()?;
         let link = net.link(peer);
-        let is_over = link.lost.is_some() || link.lane.is_off();
+        let is_over = link.wire.lost.is_some() || link.long.lane.is_off();
         (!is_over).then_some(net)
     }
 
@@ -220,7 +219,7 @@ impl Runtime {
         let Some(net) = self.net_of_lane(peer) else {
             return Ok(());
         };
-        let what = net.link(peer).lane.queue.completed();
+        let what = net.link(peer).long.lane.queue.completed();
         if !wc.is_ok() {
             let at_fault = what.and_then(|what| net.request_of(what));
             return self.lost(peer, wc, at_fault);
@@ -238,7 +237,7 @@ impl Runtime {
         let Some(net) = self.net_of_lane(peer) else {
             return Ok(());
         };
-        let lane = &mut net.link(peer).lane;
+        let lane = &mut net.link(peer).long.lane;
         if !wc.is_ok() {
             let at_fault = lane.oldest_landing();
             return self.lost(peer, wc, at_fault);
@@ -280,8 +279,10 @@ impl Net {
     /// Makes the queue pair of the lane to `peer`; none if there are as many as may be.
     fn lane(&mut self, peer: u32) -> Result<Option<envelope::Lane>, VerbsError> {
         let lanes = self.links.iter().flatten();
-        let count = lanes.filter(|link| link.lane.queue.qp.is_some()).count();
-        if !self.has_lanes || count >= MOST as usize {
+        let count = lanes
+            .filter(|link| link.long.lane.queue.qp.is_some())
+            .count();
+        if !self.device.has_lanes || count >= MOST as usize {
             return Ok(None);
         }
         let caps = QpCaps {
@@ -293,12 +294,12 @@ impl Net {
         };
         let init = QpInit {
             caps,
-            ..QpInit::new(QpType::Rc, &self.cq, &self.cq)
+            ..QpInit::new(QpType::Rc, &self.device.cq, &self.device.cq)
         };
-        let qp = Qp::create(&self.pd, &init)?;
+        let qp = Qp::create(&self.device.pd, &init)?;
         qp.init(super::device::PORT, 0, Access::LOCAL_WRITE)?;
         let (qpn, psn) = (qp.number().0, setup::psn(qp.number().0));
-        let lane = &mut self.link(peer).lane;
+        let lane = &mut self.link(peer).long.lane;
         lane.psn = psn;
         lane.queue.qp = Some(qp);
         Ok(Some(envelope::Lane {
@@ -309,15 +310,15 @@ impl Net {
 
     fn connect_lane(&mut self, peer: u32, end: &envelope::Lane) -> Result<(), VerbsError> {
         let link = self.link(peer);
-        let Some(qp) = link.lane.queue.qp.clone() else {
+        let Some(qp) = link.long.lane.queue.qp.clone() else {
             return Ok(());
         };
         let (psn, end) = (
-            link.lane.psn,
+            link.long.lane.psn,
             Endpoint {
                 qpn: end.qpn.get(),
                 psn: end.psn.get(),
-                ..link.end
+                ..link.wire.end
             },
         );
         self.take_up(&qp, psn, &end)
@@ -330,8 +331,8 @@ impl Net {
         message: Result<(&Reachable, u32), i32>,
         what: What,
     ) -> Outcome<bool> {
-        let closing = self.closing;
-        let queue = &mut self.link(peer).lane.queue;
+        let closing = self.life.closing;
+        let queue = &mut self.link(peer).long.lane.queue;
         let id = Id::Laned(peer).code();
         let posted = match message {
             Ok((range, length)) => {

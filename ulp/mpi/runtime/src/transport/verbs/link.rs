@@ -1,8 +1,10 @@
-//! The connection to one peer: its queue pair, what is posted there and has not completed, and how it came about.
+//! The connection to one peer, by what it is for: the connection itself, records, acknowledgements,
+//! what the last messages said, long messages, and those that go together.
 
 use super::channel::Outbound;
 use super::lane::Lane;
-use ferriband_ibv::{Ah, ErrorKind, Qp, SendFlags, SendWr, VerbsError};
+use super::queue::Queue;
+use ferriband_ibv::Ah;
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::connect::{Endpoint, Machine};
 use ferriband_mpi_proto::envelope::Envelope;
@@ -11,16 +13,27 @@ use ferriband_mpi_proto::replay::{Owed, Replay};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Requests that a send queue holds.
-pub const DEPTH: u32 = 128;
-/// Each of so many requests has a completion at least.
-pub const SIGNALED: u32 = 32;
-
 /// Until it is known.
 const SHORTEST_MTU: u32 = 256;
 
 /// A connection, or what will be one.
 pub struct Link {
+    /// The connection itself.
+    pub wire: Wire,
+    /// Records, in both directions.
+    pub fast: Fast,
+    /// What is not acknowledged, in both directions.
+    pub acks: Acks,
+    /// What the last messages said.
+    pub heads: Heads,
+    /// Long messages.
+    pub long: Long,
+    /// Messages that go together.
+    pub together: Together,
+}
+
+/// The connection itself: how it comes about, and what is posted to it.
+pub struct Wire {
     /// How it comes about.
     pub machine: Machine,
     /// Where its set-up datagrams go, once the peer's card is known: handle and queue pair.
@@ -29,6 +42,19 @@ pub struct Link {
     pub psn: u32,
     /// Whether it is among those that are being set up.
     pub is_setting_up: bool,
+    /// Its queue pair, once there is need, and what was posted to it.
+    pub queue: Queue,
+    /// The other end of that, once it is connected.
+    pub end: Endpoint,
+    /// Bytes of a packet's payload.
+    pub mtu: u32,
+    /// Why there is no connection any more.
+    pub lost: Option<String>,
+}
+
+/// Records to and from the peer.
+#[derive(Default)]
+pub struct Fast {
     /// The way of records to the peer.
     pub out: Outbound,
     /// Whether it may be used.
@@ -37,26 +63,22 @@ pub struct Link {
     pub inlet: Option<u32>,
     /// Whether the peer may be writing.
     pub lull: Lull,
+}
+
+/// What is not acknowledged, by the peer and to it.
+#[derive(Default)]
+pub struct Acks {
     /// Messages that the peer has not acknowledged.
     pub log: Replay,
     /// A message waits until it has.
     pub is_log_full: bool,
     /// What the peer is not told that it has come.
     pub owed: Owed,
-    /// Why there is no connection any more.
-    pub lost: Option<String>,
-    /// Long messages with parts that are not posted yet.
-    pub moving: VecDeque<u32>,
-    /// READs that are under way.
-    pub reads: u32,
-    /// Messages posted since this rank last looked at the device.
-    pub burst: u32,
-    /// Bytes of long messages written there since it was last told of them at once.
-    pub unsaid: u64,
-    /// Bytes of the peer's receive buffers where messages to it go together; else 0.
-    pub bundle: u32,
-    /// Bytes of a packet's payload.
-    pub mtu: u32,
+}
+
+/// What the last messages by SEND said, so that the next need not say it.
+#[derive(Default)]
+pub struct Heads {
     /// What the last plain message said that went whole by SEND.
     pub said: Option<Pattern>,
     /// Number of the last message that went by SEND, and up to where the last envelope acknowledged.
@@ -65,222 +87,73 @@ pub struct Link {
     pub heard: Option<Pattern>,
     /// Number of the last message that came by SEND.
     pub heard_last: u32,
-    /// Its queue pair, once there is need, and what was posted to it.
-    pub queue: Queue,
-    /// The other end of that, once it is connected.
-    pub end: Endpoint,
-    /// The queue pair of long messages.
+}
+
+/// Long messages to and from the peer.
+#[derive(Default)]
+pub struct Long {
+    /// Those with parts that are not posted yet.
+    pub moving: VecDeque<u32>,
+    /// READs that are under way.
+    pub reads: u32,
+    /// Bytes that were written there since it was last told of them at once.
+    pub unsaid: u64,
+    /// The queue pair of those that go by one SEND.
     pub lane: Lane,
 }
 
-/// A queue pair and what was posted to it.
+/// Messages that go together.
 #[derive(Default)]
-pub struct Queue {
-    /// None yet, or no more.
-    pub qp: Option<Arc<Qp>>,
-    posted: u32,
-    completed: u32,
-    unsignaled: u32,
-    outstanding: VecDeque<(u32, What)>,
-}
-
-/// What a completion is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// Room in the queue alone.
-    Room,
-    /// This staging buffer.
-    Buffer(u32),
-    /// So many bytes of that transfer have come, or gone; with the staging buffer that they went through.
-    Moved {
-        /// Index of the transfer.
-        transfer: u32,
-        /// Bytes.
-        bytes: u32,
-        /// The buffer.
-        buffer: Option<u32>,
-    },
+pub struct Together {
+    /// Messages posted since this rank last looked at the device.
+    pub burst: u32,
+    /// Bytes of the peer's receive buffers where messages to it go together; else 0.
+    pub bundle: u32,
 }
 
 impl Link {
     /// None yet.
     pub fn new(machine: Machine) -> Self {
         Self {
-            machine,
-            way: None,
-            psn: 0,
-            out: Outbound::default(),
-            gate: Gate::default(),
-            inlet: None,
-            lull: Lull::default(),
-            log: Replay::default(),
-            is_log_full: false,
-            owed: Owed::default(),
-            is_setting_up: false,
-            lost: None,
-            moving: VecDeque::new(),
-            reads: 0,
-            burst: 0,
-            unsaid: 0,
-            bundle: 0,
-            mtu: SHORTEST_MTU,
-            said: None,
-            said_last: (0, 0),
-            heard: None,
-            heard_last: 0,
-            queue: Queue::default(),
-            end: Endpoint::default(),
-            lane: Lane::default(),
+            wire: Wire {
+                machine,
+                way: None,
+                psn: 0,
+                is_setting_up: false,
+                queue: Queue::default(),
+                end: Endpoint::default(),
+                mtu: SHORTEST_MTU,
+                lost: None,
+            },
+            fast: Fast::default(),
+            acks: Acks::default(),
+            heads: Heads::default(),
+            long: Long::default(),
+            together: Together::default(),
         }
     }
 
     /// This envelope has gone by SEND, or what of it is not known.
     #[inline]
     pub fn has_said(&mut self, envelope: &Envelope) {
-        self.said = Pattern::of(envelope).or(self.said);
-        self.said_last.1 = envelope.ack;
+        self.heads.said = Pattern::of(envelope).or(self.heads.said);
+        self.heads.said_last.1 = envelope.ack;
         if envelope.kind.is_numbered() {
-            self.said_last.0 = envelope.seq;
+            self.heads.said_last.0 = envelope.seq;
         }
-        self.owed.told();
+        self.acks.owed.told();
     }
 
     /// Whether the peer knows the numbers that this envelope says. An acknowledgement that is put off costs more than a packet: what the peer keeps until then leaves its
     /// nearest caches.
     #[inline]
     pub fn needs_no_word(&self, envelope: &Envelope) -> bool {
-        let (seq, ack) = self.said_last;
+        let (seq, ack) = self.heads.said_last;
         envelope.seq == seq.wrapping_add(1) && envelope.ack == ack
     }
 
     /// Whether nothing is under way.
     pub fn is_quiet(&self) -> bool {
-        self.queue.is_quiet() && self.lane.is_quiet() && self.moving.is_empty()
-    }
-}
-
-impl Queue {
-    /// Whether nothing is under way.
-    pub fn is_quiet(&self) -> bool {
-        self.posted == self.completed
-    }
-
-    /// Requests for which there is room.
-    #[inline]
-    pub fn room(&self) -> u32 {
-        if self.qp.is_none() {
-            return 0;
-        }
-        self.places()
-    }
-
-    #[inline]
-    fn places(&self) -> u32 {
-        DEPTH - self.posted.wrapping_sub(self.completed)
-    }
-
-    /// Posts a request about `what`. False if the queue is full, or there is none.
-    #[inline]
-    pub fn submit(
-        &mut self,
-        request: SendWr<'_>,
-        flags: SendFlags,
-        what: What,
-        closing: bool,
-    ) -> Result<bool, VerbsError> {
-        let Some(qp) = self.qp.as_ref().filter(|_| self.places() > 0) else {
-            return Ok(false);
-        };
-        let signaled = self.must_signal(what, closing);
-        let flags = if signaled {
-            flags | SendFlags::SIGNALED
-        } else {
-            flags
-        };
-        match qp.post_send(&mut request.flags(flags)) {
-            Ok(()) => {
-                self.posted(what, signaled);
-                Ok(true)
-            }
-            Err(error) if error.kind() == ErrorKind::NoMemory => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the next request, about `what`, must ask for a completion.
-    #[inline]
-    fn must_signal(&self, what: What, closing: bool) -> bool {
-        what != What::Room || closing || self.unsignaled + 1 >= SIGNALED
-    }
-
-    /// A request has been posted.
-    #[inline]
-    fn posted(&mut self, what: What, signaled: bool) {
-        self.posted = self.posted.wrapping_add(1);
-        if signaled {
-            self.unsignaled = 0;
-            self.outstanding.push_back((self.posted, what));
-        } else {
-            self.unsignaled += 1;
-        }
-    }
-
-    /// The oldest request that asked for it has completed, and with it all before it.
-    #[inline]
-    pub fn completed(&mut self) -> Option<What> {
-        let (count, what) = self.outstanding.pop_front()?;
-        self.completed = count;
-        Some(what)
-    }
-
-    /// The number of the last request that was posted.
-    pub fn last_posted(&self) -> u32 {
-        self.posted
-    }
-
-    /// Whether the request of that number is known to have completed.
-    pub fn has_completed(&self, number: u32) -> bool {
-        self.completed.wrapping_sub(number) < 1 << 31
-    }
-
-    /// Whether a completion is to come.
-    pub fn awaits_completion(&self) -> bool {
-        !self.outstanding.is_empty()
-    }
-
-    /// Whether requests at the end of the queue would complete without a word.
-    pub fn has_silent(&self) -> bool {
-        self.unsignaled != 0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_completion_frees_all_before_it() {
-        let mut queue = Queue::default();
-        for number in 1..=40 {
-            let signaled = queue.must_signal(What::Room, false);
-            assert_eq!(signaled, number % SIGNALED == 0);
-            queue.posted(What::Room, signaled);
-        }
-        assert_eq!(queue.places(), DEPTH - 40);
-        assert!(queue.has_silent());
-        assert!(queue.must_signal(What::Buffer(3), false));
-        queue.posted(What::Buffer(3), true);
-        assert_eq!(queue.last_posted(), 41);
-        assert!(!queue.has_completed(32));
-        assert_eq!(queue.completed(), Some(What::Room));
-        assert!(queue.has_completed(32) && !queue.has_completed(33));
-        assert_eq!(queue.places(), DEPTH - 9);
-        assert_eq!(queue.completed(), Some(What::Buffer(3)));
-        assert!(queue.posted == queue.completed && !queue.has_silent());
-        assert_eq!(
-            queue.completed(),
-            None,
-            "a completion that nobody asked for"
-        );
+        self.wire.queue.is_quiet() && self.long.lane.is_quiet() && self.long.moving.is_empty()
     }
 }

@@ -1,23 +1,33 @@
 //! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs to the receiver's (RPut).
 
 use super::lane::LONGEST;
-use super::memory::{Purpose, Reachable, Refusal, reach_sink, reach_source};
+use super::memory::{Purpose, Reach, Reachable, Refusal};
+use super::offers::{reach_sink, reach_source};
+use super::queue::What;
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::request::{Work, status};
 use crate::runtime::{NOBODY, Runtime};
-use crate::settings::Rendezvous;
 use crate::transport::contract::{Offered, Place};
 use ferriband_ibv::{RKey, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{self, Kind};
+use std::collections::HashMap;
 use zerocopy::IntoBytes;
-
-use super::link::What;
 
 /// Bytes of long messages after which their receiver hears of them, whatever could go along later.
 const PRESSING: u64 = 128 << 10;
+
+/// Long messages, to and from all peers.
+pub struct Moves {
+    pub(super) reach: Reach,
+    /// Messages that peers may read: by the index of their request.
+    pub(super) offers: HashMap<u32, Reachable>,
+    pub(super) transfers: Vec<Option<Transfer>>,
+    /// Ranks with long messages that are not posted whole.
+    pub(super) movers: Vec<u32>,
+}
 
 /// A long message under way.
 pub struct Transfer {
@@ -71,45 +81,8 @@ enum Posted {
 }
 
 impl Runtime {
-    /// How `peer` can have `source`, until its request is over.
-    pub fn offer(&mut self, peer: u32, request: u32, source: Source) -> Offered {
-        let purpose = self.purpose(peer);
-        let is_whole = source.address().is_some();
-        let otherwise = if is_whole && self.wants_lane(peer) {
-            Offered::Whole
-        } else {
-            Offered::Parts
-        };
-        let puts = match self.settings.rendezvous {
-            Rendezvous::Auto => self.goes_by_packets(peer),
-            Rendezvous::Get => false,
-            Rendezvous::Put | Rendezvous::Send => true,
-        };
-        let Some(net) = self.net.as_mut().filter(|_| !puts) else {
-            return otherwise;
-        };
-        // One that cannot be read is found so again when its receiver asks for it, and then both are told.
-        let range = reach_source(&mut net.reach, source, purpose).unwrap_or(None);
-        range.map_or(otherwise, |range| {
-            let place = Place {
-                address: range.address(),
-                rkey: range.rkey(),
-            };
-            net.offers.insert(request, range);
-            Offered::Readable(place)
-        })
-    }
-
-    /// A request's memory need not be reached any more.
-    #[inline]
-    pub fn withdraw(&mut self, request: u32) {
-        self.withdraw_nearby(request);
-        if let Some(net) = &mut self.net {
-            net.offers.remove(&request);
-        }
-    }
-
-    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it, some, are received. False if it has to come in pieces.
+    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it, some,
+    /// are received. False if it has to come in pieces.
     pub fn fetch_by_verbs(
         &mut self,
         receive: u32,
@@ -118,19 +91,10 @@ impl Runtime {
         (whole, wanted): (u64, u64),
         offered: Offered,
     ) -> Outcome<bool> {
-        let entry = &self.requests[receive];
-        let (peer, sink) = (entry.peer, entry.sink.part(0, wanted as usize));
+        let peer = self.requests[receive].peer;
         let lands = offered == Offered::Whole && self.wants_lane(peer);
-        let purpose = if lands || offered.place().is_some() {
-            Purpose::Own
-        } else {
-            self.purpose(peer)
-        };
-        let own = self.token(receive);
-        let Some(net) = &mut self.net else {
-            return Ok(false);
-        };
-        let range = match reach_sink(&mut net.reach, sink, purpose) {
+        let is_own = lands || offered.place().is_some();
+        let range = match self.reach_receive(receive, wanted, is_own) {
             Ok(Some(range)) => range,
             Ok(None) => return Ok(false),
             // this message's end, and nothing else's: its sender is told
@@ -140,28 +104,15 @@ impl Runtime {
                 return Ok(true);
             }
         };
-        let mut cts = envelope::Cts {
-            send_request: token.into(),
-            receive_request: own.into(),
-            offset: 0.into(),
-            length: wanted.into(),
-            address: 0.into(),
-            rkey: 0.into(),
-            lane: 0.into(),
+        let number = if lands {
+            self.land(peer, receive, wanted, &range)?
+        } else {
+            None
         };
-        if lands {
-            if let Some(number) = self.land(peer, receive, wanted, &range)? {
-                cts.lane = number.into();
-            } else {
-                // It is written, then, and its sender needs a key.
-                return self.fetch_by_verbs(
-                    receive,
-                    (rank, tag),
-                    token,
-                    (whole, wanted),
-                    Offered::Parts,
-                );
-            }
+        if lands && number.is_none() {
+            // It is written, then, and its sender needs a key.
+            let lengths = (whole, wanted);
+            return self.fetch_by_verbs(receive, (rank, tag), token, lengths, Offered::Parts);
         }
         let error = if whole > wanted {
             MPI_ERR_TRUNCATE
@@ -172,28 +123,72 @@ impl Runtime {
         entry.status = status(rank, tag, error, wanted);
         let moving = Work::Moving { expected: wanted };
         entry.work = if lands { Work::Landing } else { moving };
-        let Some(remote) = offered.place() else {
-            if !lands {
-                (cts.address, cts.rkey) = (range.address().into(), range.rkey().into());
-            }
-            if let Some(net) = &mut self.net {
-                net.offers.insert(receive, range);
-            }
-            self.answer(peer, Kind::Cts, cts.as_bytes())?;
-            return Ok(true);
-        };
-        self.begin_transfer(Transfer {
-            peer,
-            request: receive,
-            token,
-            direction: Direction::Read(range),
-            remote,
-            length: wanted,
-            next: 0,
-            done: 0,
-            whole,
-        })?;
+        match offered.place() {
+            None => self.ask_for(receive, token, wanted, range, number)?,
+            Some(remote) => self.begin_transfer(Transfer {
+                peer,
+                request: receive,
+                token,
+                direction: Direction::Read(range),
+                remote,
+                length: wanted,
+                next: 0,
+                done: 0,
+                whole,
+            })?,
+        }
         Ok(true)
+    }
+
+    /// Lets the first `wanted` bytes of what `receive` is for be written by requests: of this rank
+    /// if `is_own`, else of its peer. None if they are no one range.
+    fn reach_receive(
+        &mut self,
+        receive: u32,
+        wanted: u64,
+        is_own: bool,
+    ) -> Result<Option<Reachable>, Refusal> {
+        let entry = &self.requests[receive];
+        let (peer, sink) = (entry.peer, entry.sink.part(0, wanted as usize));
+        let purpose = if is_own {
+            Purpose::Own
+        } else {
+            self.purpose(peer)
+        };
+        let Some(net) = &mut self.net else {
+            return Ok(None);
+        };
+        reach_sink(&mut net.moves.reach, sink, purpose)
+    }
+
+    /// Asks for the first `length` bytes of the message `token`: by the lane, into its receive
+    /// `number`, if there is that; else to be written to `range`.
+    fn ask_for(
+        &mut self,
+        receive: u32,
+        token: u64,
+        length: u64,
+        range: Reachable,
+        number: Option<u32>,
+    ) -> Outcome {
+        let (address, rkey) = match number {
+            Some(_) => (0, 0),
+            None => (range.address(), range.rkey()),
+        };
+        let cts = envelope::Cts {
+            send_request: token.into(),
+            receive_request: self.token(receive).into(),
+            offset: 0.into(),
+            length: length.into(),
+            address: address.into(),
+            rkey: rkey.into(),
+            lane: number.unwrap_or(0).into(),
+        };
+        if let Some(net) = &mut self.net {
+            net.moves.offers.insert(receive, range);
+        }
+        let peer = self.requests[receive].peer;
+        self.answer(peer, Kind::Cts, cts.as_bytes())
     }
 
     /// The receiver asks for the first `length` bytes, some, of a message to be written to `remote`.
@@ -209,7 +204,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Err(self.broken(peer));
         };
-        let range = match reach_source(&mut net.reach, source, Purpose::Own) {
+        let range = match reach_source(&mut net.moves.reach, source, Purpose::Own) {
             Ok(range) => range,
             Err(error) => {
                 let class = class_of(&error);
@@ -246,7 +241,7 @@ impl Runtime {
         let Some(net) = self.net.as_mut().filter(|_| is_turn) else {
             return Err(self.broken_off(peer));
         };
-        let range = match reach_source(&mut net.reach, source, Purpose::Own) {
+        let range = match reach_source(&mut net.moves.reach, source, Purpose::Own) {
             Ok(Some(range)) => Ok(range),
             Ok(None) => return Err(self.broken_off(peer)),
             // The receive that waits for it has to be used up all the same.
@@ -302,28 +297,28 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let index = match net.transfers.iter().position(Option::is_none) {
+        let index = match net.moves.transfers.iter().position(Option::is_none) {
             Some(index) => index,
             None => {
-                net.transfers.push(None);
-                net.transfers.len() - 1
+                net.moves.transfers.push(None);
+                net.moves.transfers.len() - 1
             }
         };
-        net.transfers[index] = Some(transfer);
-        net.link(peer).moving.push_back(index as u32);
-        if !net.movers.contains(&peer) {
-            net.movers.push(peer);
+        net.moves.transfers[index] = Some(transfer);
+        net.link(peer).long.moving.push_back(index as u32);
+        if !net.moves.movers.contains(&peer) {
+            net.moves.movers.push(peer);
         }
         self.move_on(peer)
     }
 
     /// Posts more of the long messages to and from all peers.
     pub(super) fn move_all(&mut self) -> Outcome {
-        for at in (0..self.net.as_ref().map_or(0, |net| net.movers.len())).rev() {
+        for at in (0..self.net.as_ref().map_or(0, |net| net.moves.movers.len())).rev() {
             let Some(net) = &mut self.net else {
                 break;
             };
-            let Some(peer) = net.movers.get(at).copied() else {
+            let Some(peer) = net.moves.movers.get(at).copied() else {
                 continue;
             };
             self.move_on(peer)?;
@@ -341,14 +336,14 @@ impl Runtime {
             let Some(net) = &mut self.net else {
                 return Ok(());
             };
-            let Some(index) = net.link(peer).moving.front().copied() else {
-                net.movers.retain(|mover| *mover != peer);
+            let Some(index) = net.link(peer).long.moving.front().copied() else {
+                net.moves.movers.retain(|mover| *mover != peer);
                 return Ok(());
             };
             let Posted::Some(bytes) = net.post_piece(peer, index, piece)? else {
                 return Ok(());
             };
-            let Some(transfer) = net.transfers[index as usize].as_mut() else {
+            let Some(transfer) = net.moves.transfers[index as usize].as_mut() else {
                 return Ok(());
             };
             transfer.next += bytes;
@@ -360,7 +355,7 @@ impl Runtime {
                 transfer.direction,
                 Direction::Write(_) | Direction::Staged(_)
             );
-            net.link(peer).moving.pop_front();
+            net.link(peer).long.moving.pop_front();
             if is_written {
                 // It comes after the WRITEs, on the same queue pair, and they are placed before it is received.
                 self.fin(peer, token, length, MPI_SUCCESS)?;
@@ -376,18 +371,18 @@ impl Runtime {
             return Ok(());
         };
         let link = net.link(peer);
-        link.unsaid += bytes;
-        if link.unsaid < PRESSING {
+        link.long.unsaid += bytes;
+        if link.long.unsaid < PRESSING {
             return Ok(());
         }
-        link.unsaid = 0;
+        link.long.unsaid = 0;
         if self.peers[peer as usize].fifo.is_empty() {
             return Ok(());
         }
-        net.presses = true;
+        net.coalesce.presses = true;
         let outcome = self.pump(peer);
         if let Some(net) = &mut self.net {
-            net.presses = false;
+            net.coalesce.presses = false;
         }
         outcome.map(drop)
     }
@@ -397,7 +392,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let Some(transfer) = net.transfers[index as usize].as_mut() else {
+        let Some(transfer) = net.moves.transfers[index as usize].as_mut() else {
             return Ok(());
         };
         transfer.done += u64::from(bytes);
@@ -405,11 +400,11 @@ impl Runtime {
         let is_read = matches!(transfer.direction, Direction::Read(_));
         let (request, token, whole) = (transfer.request(), transfer.token, transfer.whole);
         if is_done {
-            net.transfers[index as usize] = None;
+            net.moves.transfers[index as usize] = None;
             net.stats.moved += 1;
         }
         if is_read {
-            net.link(peer).reads -= 1;
+            net.link(peer).long.reads -= 1;
         }
         // The rank may have died, and its requests with it.
         if is_done && let Some(request) = request {
@@ -419,26 +414,6 @@ impl Runtime {
             }
         }
         Ok(())
-    }
-
-    /// Whether `peer` is reached by packets that our own adapter makes.
-    #[inline]
-    pub(super) fn goes_by_packets(&self, peer: u32) -> bool {
-        self.net.as_ref().is_some_and(|net| net.makes_packets)
-            && self.purpose(peer) == Purpose::Stranger
-    }
-
-    /// Who may get a key for memory that `peer` shall reach.
-    fn purpose(&self, peer: u32) -> Purpose {
-        let is_neighbor = self
-            .host
-            .as_ref()
-            .is_some_and(|host| host.host_of(peer) == host.host_of(host.me()));
-        if is_neighbor {
-            Purpose::Neighbor
-        } else {
-            Purpose::Stranger
-        }
     }
 }
 
@@ -450,15 +425,15 @@ impl Net {
             return;
         };
         // Nothing comes into the program's memory by it any more.
-        link.lane.lose();
-        for (index, place) in (0..).zip(&mut self.transfers) {
+        link.long.lane.lose();
+        for (index, place) in (0..).zip(&mut self.moves.transfers) {
             let Some(transfer) = place.as_mut().filter(|one| one.peer == peer) else {
                 continue;
             };
             // What is posted completes; nothing more of it is.
             transfer.request = NOBODY;
             transfer.length = transfer.next;
-            link.moving.retain(|moving| *moving != index);
+            link.long.moving.retain(|moving| *moving != index);
             if matches!(transfer.direction, Direction::Lane(_)) || transfer.done == transfer.next {
                 *place = None;
             }
@@ -468,7 +443,7 @@ impl Net {
     /// Posts the next piece of transfer `index`.
     fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
         let most_reads = self.most_reads();
-        let Some(transfer) = self.transfers[index as usize].as_ref() else {
+        let Some(transfer) = self.moves.transfers[index as usize].as_ref() else {
             return Ok(Posted::None);
         };
         let (next, left) = (transfer.next, transfer.length - transfer.next);
@@ -491,13 +466,13 @@ impl Net {
                 self.send_by_lane(peer, message.map_err(|class| *class), what)?
             }
             Direction::Read(range) => {
-                if self.link(peer).reads >= most_reads {
+                if self.link(peer).long.reads >= most_reads {
                     return Ok(Posted::None);
                 }
                 let elements = [range.element(next, left.min(piece) as u32)];
                 let request = SendWr::read(id, remote, key, &elements);
                 let posted = self.submit(peer, request, SendFlags::empty(), what)?;
-                self.link(peer).reads += u32::from(posted);
+                self.link(peer).long.reads += u32::from(posted);
                 posted
             }
             Direction::Write(range) => {
@@ -542,6 +517,6 @@ impl Net {
 fn class_of(refusal: &Refusal) -> i32 {
     match refusal {
         Refusal::Unreachable => MPI_ERR_BUFFER,
-        Refusal::Device(error) => super::class_of(error.errno()),
+        Refusal::Device(error) => super::errors::class_of(error.errno()),
     }
 }

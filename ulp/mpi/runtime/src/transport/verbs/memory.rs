@@ -136,27 +136,3 @@ impl Buffers {
         std::ptr::with_exposed_provenance_mut(self.region.address() as usize + place)
     }
 }
-
-/// Lets requests read `source`; none if it is no one range.
-pub fn reach_source(
-    reach: &mut Reach,
-    source: Source,
-    purpose: Purpose,
-) -> Result<Option<Reachable>, Refusal> {
-    source
-        .address()
-        .map(|address| reach.range(address, source.len(), Access::REMOTE_READ, purpose))
-        .transpose()
-}
-
-/// Lets requests write to `sink`; none if it is no one range.
-pub fn reach_sink(
-    reach: &mut Reach,
-    sink: Sink,
-    purpose: Purpose,
-) -> Result<Option<Reachable>, Refusal> {
-    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-    sink.pointer()
-        .map(|start| reach.range(start.addr() as u64, sink.len(), access, purpose))
-        .transpose()
-}

@@ -1,8 +1,11 @@
 //! How connections come about: cards, set-up datagrams, queue pairs.
 
 use super::device::{MOST_DATAGRAMS, PORT};
-use super::link::{DEPTH, Link};
-use super::{INLINE, Id, Net, Ready, failed};
+use super::errors::failed;
+use super::link::Link;
+use super::memory::Buffers;
+use super::queue::DEPTH;
+use super::{INLINE, Id, Net, Ready};
 use crate::constants::{MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::runtime::Runtime;
@@ -11,6 +14,9 @@ use ferriband_ibv::{
     SendFlags, SendWr, VerbsError,
 };
 use ferriband_mpi_proto::connect::{Card, DATAGRAM, Datagram, Endpoint, Machine, Reason, Step};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// READs that one side has under way at most.
 const READS: u32 = 16;
@@ -21,14 +27,79 @@ const FOR_EVER: u8 = 7;
 /// The pause before that, in the API's code: 0.01 ms.
 const RNR_TIMER: u8 = 1;
 
+/// How connections are made: by datagrams, whose buffers are here.
+pub struct Connect {
+    pub(super) ud: Arc<Qp>,
+    pub(super) datagrams: Buffers,
+    /// Datagrams that are under way from here.
+    pub(super) under_way: u32,
+    /// The job's secret, which each datagram of its ranks carries.
+    pub(super) secret: u64,
+    pub(super) me: u32,
+    /// Ranks whose connection is being set up.
+    pub(super) setting_up: Vec<u32>,
+    /// When the device was opened.
+    pub(super) started: Instant,
+}
+
+impl Connect {
+    /// Nanoseconds since the device was opened.
+    pub(super) fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The ranks behind our queue pairs.
+pub struct Numbers {
+    ranks: HashMap<u32, u32>,
+    /// The last that was asked for, and its rank.
+    last: (u32, u32),
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self {
+            ranks: HashMap::new(),
+            last: NO_PAIR,
+        }
+    }
+}
+
+/// No queue pair has that number.
+const NO_PAIR: (u32, u32) = (u32::MAX, 0);
+
+impl Numbers {
+    /// The rank behind the queue pair `number`.
+    #[inline]
+    pub(super) fn rank_of(&mut self, number: u32) -> Option<u32> {
+        if self.last.0 == number {
+            return Some(self.last.1);
+        }
+        let rank = *self.ranks.get(&number)?;
+        self.last = (number, rank);
+        Some(rank)
+    }
+
+    /// The queue pair `number` is to `peer`.
+    pub(super) fn insert(&mut self, number: u32, peer: u32) {
+        self.ranks.insert(number, peer);
+    }
+
+    /// The queue pair `number` is no more.
+    pub(super) fn forget(&mut self, number: u32) {
+        self.ranks.remove(&number);
+        self.last = NO_PAIR;
+    }
+}
+
 impl Runtime {
     /// Whether `peer` can be sent to; the first to ask begins to connect.
     #[inline]
     pub(super) fn ready(&mut self, peer: u32) -> Outcome<Ready> {
         if let Some(net) = &self.net
             && let Some(link) = &net.links[peer as usize]
-            && link.machine.is_connected()
-            && link.lost.is_none()
+            && link.wire.machine.is_connected()
+            && link.wire.lost.is_none()
         {
             return Ok(Ready::Yes);
         }
@@ -45,10 +116,10 @@ impl Runtime {
             ));
         };
         if let Some(link) = &net.links[peer as usize] {
-            if let Some(why) = &link.lost {
+            if let Some(why) = &link.wire.lost {
                 return Err(MpiError::with(MPI_ERR_PROC_ABORTED, why.clone()));
             }
-            if !link.machine.is_idle() {
+            if !link.wire.machine.is_idle() {
                 return Ok(Ready::NotYet);
             }
         }
@@ -59,9 +130,9 @@ impl Runtime {
         net.find_way(peer, &card, by_packets)?;
         let own = net
             .queue_pair(peer)
-            .map_err(|error| failed(&net.name, error))?;
-        let now_ns = net.now_ns();
-        net.link(peer).machine.want(own, now_ns);
+            .map_err(|error| failed(&net.device.name, error))?;
+        let now_ns = net.connect.now_ns();
+        net.link(peer).wire.machine.want(own, now_ns);
         net.watch(peer);
         net.transmit(peer)?;
         Ok(Ready::NotYet)
@@ -74,19 +145,23 @@ impl Runtime {
         };
         let mut bytes = [0; DATAGRAM];
         let is_whole = length as usize == DATAGRAM + super::device::GRH as usize;
-        net.datagrams.read(index, super::device::GRH, &mut bytes);
+        net.connect
+            .datagrams
+            .read(index, super::device::GRH, &mut bytes);
         net.listen(index)?;
         let ranks = net.links.len() as u32;
         let datagram = Datagram::parse(&bytes).filter(|_| is_whole);
         // What is no datagram for this rank from one of the job is nothing: anybody may send to a datagram queue pair.
-        let Some(datagram) = datagram.filter(|one| one.is_for(net.me, ranks, net.secret)) else {
+        let Some(datagram) =
+            datagram.filter(|one| one.is_for(net.connect.me, ranks, net.connect.secret))
+        else {
             return Ok(());
         };
         let peer = datagram.from;
         if !self.peers[peer as usize].by_verbs {
             return Ok(());
         }
-        let step = net.link(peer).machine.handle_datagram(&datagram);
+        let step = net.link(peer).wire.machine.handle_datagram(&datagram);
         self.step(peer, step)
     }
 
@@ -97,20 +172,22 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
-        let now_ns = net.now_ns();
-        for at in (0..net.setting_up.len()).rev() {
+        let now_ns = net.connect.now_ns();
+        for at in (0..net.connect.setting_up.len()).rev() {
             let Some(net) = &mut self.net else {
                 break;
             };
-            let Some(peer) = net.setting_up.get(at).copied() else {
+            let Some(peer) = net.connect.setting_up.get(at).copied() else {
                 continue;
             };
             let link = net.link(peer);
-            let step = link.machine.handle_timeout(now_ns);
-            if link.machine.poll_timeout().is_none() && link.machine.poll_transmit().is_none() {
+            let step = link.wire.machine.handle_timeout(now_ns);
+            if link.wire.machine.poll_timeout().is_none()
+                && link.wire.machine.poll_transmit().is_none()
+            {
                 // It must not come back by itself: a rank that always has something to do never gives its core away.
-                link.is_setting_up = false;
-                net.setting_up.swap_remove(at);
+                link.wire.is_setting_up = false;
+                net.connect.setting_up.swap_remove(at);
                 did = true;
                 if step == Step::None {
                     // A step would have it watched again, and no round would ever be without news.
@@ -140,8 +217,8 @@ impl Runtime {
                     None => return Ok(()),
                 };
                 let done = own.and_then(|own| net.connect(peer, &end).map(|()| own));
-                let now_ns = net.now_ns();
-                let machine = &mut net.link(peer).machine;
+                let now_ns = net.connect.now_ns();
+                let machine = &mut net.link(peer).wire.machine;
                 match done {
                     Ok(own) => machine.accept(own, now_ns),
                     Err(error) => machine.refuse(error.errno().unsigned_abs()),
@@ -149,7 +226,7 @@ impl Runtime {
             }
             Step::Connect(end) => {
                 let done = net.connect(peer, &end);
-                let machine = &mut net.link(peer).machine;
+                let machine = &mut net.link(peer).wire.machine;
                 match done {
                     Ok(()) => machine.connected(),
                     Err(error) => machine.refuse(error.errno().unsigned_abs()),
@@ -158,8 +235,8 @@ impl Runtime {
             Step::Quiet => complain!(
                 "ferriband MPI: rank {}: rank {peer} has not answered by {} for 30 s; it may be computing, or {} may lead nowhere",
                 self.rank,
-                net.name,
-                net.name
+                net.device.name,
+                net.device.name
             ),
             Step::Failed(Reason::Ended(errno)) => {
                 let error = std::io::Error::from_raw_os_error(errno.cast_signed());
@@ -189,17 +266,24 @@ impl Runtime {
 impl Net {
     /// What is known of the connection to `peer`.
     pub(super) fn link(&mut self, peer: u32) -> &mut Link {
-        let (me, secret) = (self.me, self.secret);
+        let (me, secret) = (self.connect.me, self.connect.secret);
         self.links[peer as usize]
             .get_or_insert_with(|| Box::new(Link::new(Machine::new(me, peer, secret))))
     }
 
     /// The time at which a connection being set up needs attention, in nanoseconds from now.
     pub(super) fn due_ns(&self) -> Option<u64> {
-        let now_ns = self.now_ns();
-        self.setting_up
+        let now_ns = self.connect.now_ns();
+        self.connect
+            .setting_up
             .iter()
-            .filter_map(|peer| self.links[*peer as usize].as_ref()?.machine.poll_timeout())
+            .filter_map(|peer| {
+                self.links[*peer as usize]
+                    .as_ref()?
+                    .wire
+                    .machine
+                    .poll_timeout()
+            })
             .min()
             .map(|at| at.saturating_sub(now_ns))
     }
@@ -207,30 +291,34 @@ impl Net {
     /// Looks after the connection to `peer` from here on, if there is something to look after.
     fn watch(&mut self, peer: u32) {
         let link = self.link(peer);
-        let machine = &link.machine;
+        let machine = &link.wire.machine;
         let is_due = machine.poll_timeout().is_some() || machine.poll_transmit().is_some();
-        if is_due && !link.is_setting_up {
-            link.is_setting_up = true;
-            self.setting_up.push(peer);
+        if is_due && !link.wire.is_setting_up {
+            link.wire.is_setting_up = true;
+            self.connect.setting_up.push(peer);
         }
     }
 
     /// Tells `peer` that this end of the connection is no more.
     #[cold]
     pub(super) fn tell_end(&mut self, peer: u32) -> Outcome {
-        self.link(peer).machine.refuse(libc::EFAULT.unsigned_abs());
+        self.link(peer)
+            .wire
+            .machine
+            .refuse(libc::EFAULT.unsigned_abs());
         self.watch(peer);
         self.transmit(peer)
     }
 
     /// Sends what the machine of `peer` has to say, if there is room; else later.
     fn transmit(&mut self, peer: u32) -> Outcome {
-        if self.datagrams_under_way >= MOST_DATAGRAMS {
+        if self.connect.under_way >= MOST_DATAGRAMS {
             return Ok(());
         }
         let key = self.qkey();
         let link = self.link(peer);
-        let (Some(datagram), Some((ah, number))) = (link.machine.poll_transmit(), link.way.clone())
+        let (Some(datagram), Some((ah, number))) =
+            (link.wire.machine.poll_transmit(), link.wire.way.clone())
         else {
             return Ok(());
         };
@@ -239,33 +327,38 @@ impl Net {
         let mut request = SendWr::send(Id::Sent.code(), &elements)
             .flags(SendFlags::INLINE | SendFlags::SIGNALED)
             .to(&ah, Qpn(number), key);
-        let posted = self.ud.post_send(&mut request);
-        posted.map_err(|error| failed(&self.name, error))?;
-        self.datagrams_under_way += 1;
-        self.link(peer).machine.sent();
+        let posted = self.connect.ud.post_send(&mut request);
+        posted.map_err(|error| failed(&self.device.name, error))?;
+        self.connect.under_way += 1;
+        self.link(peer).wire.machine.sent();
         Ok(())
     }
 
     fn find_way(&mut self, peer: u32, card: &Card, by_packets: bool) -> Outcome {
-        if self.link(peer).way.is_some() {
+        if self.link(peer).wire.way.is_some() {
             return Ok(());
         }
-        if card.is_ethernet != self.card.is_ethernet {
+        if card.is_ethernet != self.device.card.is_ethernet {
             let text = "it is on another kind of network";
             return Err(self.lose(peer, text, MPI_ERR_PROC_ABORTED));
         }
         let route = self.route(card.lid, card.gid);
-        let ah = Ah::create(&self.pd, &route).map_err(|error| failed(&self.name, error))?;
+        let ah = Ah::create(&self.device.pd, &route)
+            .map_err(|error| failed(&self.device.name, error))?;
         let link = self.link(peer);
-        link.way = Some((ah, card.qpn));
-        link.bundle = if by_packets { card.receive } else { 0 };
+        link.wire.way = Some((ah, card.qpn));
+        link.together.bundle = if by_packets { card.receive } else { 0 };
         Ok(())
     }
 
     fn route(&self, lid: u16, gid: [u8; 16]) -> Route {
         Route {
             dlid: Lid(lid),
-            global: self.card.is_ethernet.then_some((Gid(gid), self.gid_index)),
+            global: self
+                .device
+                .card
+                .is_ethernet
+                .then_some((Gid(gid), self.device.gid_index)),
             hop_limit: 64,
             port: PORT,
             ..Route::default()
@@ -274,7 +367,7 @@ impl Net {
 
     /// Makes the queue pair for `peer`, unless there is one; its end.
     fn queue_pair(&mut self, peer: u32) -> Result<Endpoint, VerbsError> {
-        if self.link(peer).queue.qp.is_none() {
+        if self.link(peer).wire.queue.qp.is_none() {
             let caps = QpCaps {
                 send_wr: DEPTH,
                 recv_wr: 0,
@@ -284,26 +377,26 @@ impl Net {
             };
             let init = QpInit {
                 caps,
-                srq: Some(&self.srq),
-                ..QpInit::new(QpType::Rc, &self.cq, &self.cq)
+                srq: Some(&self.receives.srq),
+                ..QpInit::new(QpType::Rc, &self.device.cq, &self.device.cq)
             };
-            let qp = Qp::create(&self.pd, &init)?;
+            let qp = Qp::create(&self.device.pd, &init)?;
             qp.init(
                 PORT,
                 0,
                 Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
             )?;
-            self.by_number.insert(qp.number().0, peer);
+            self.numbers.insert(qp.number().0, peer);
             let link = self.link(peer);
-            link.psn = psn(qp.number().0);
-            link.queue.qp = Some(qp);
+            link.wire.psn = psn(qp.number().0);
+            link.wire.queue.qp = Some(qp);
         }
-        let (card, mtu) = (self.card, self.mtu);
+        let (card, mtu) = (self.device.card, self.device.mtu);
         let link = self.link(peer);
-        let qpn = link.queue.qp.as_ref().map_or(0, |qp| qp.number().0);
+        let qpn = link.wire.queue.qp.as_ref().map_or(0, |qp| qp.number().0);
         Ok(Endpoint {
             qpn,
-            psn: link.psn,
+            psn: link.wire.psn,
             mtu: mtu.to_c() as u8,
             lid: card.lid,
             gid: card.gid,
@@ -314,23 +407,23 @@ impl Net {
     fn connect(&mut self, peer: u32, end: &Endpoint) -> Result<(), VerbsError> {
         let mtu = self.mtu_to(end);
         let link = self.link(peer);
-        let (Some(qp), psn) = (link.queue.qp.clone(), link.psn) else {
+        let (Some(qp), psn) = (link.wire.queue.qp.clone(), link.wire.psn) else {
             return Ok(());
         };
-        (link.mtu, link.end) = (mtu.bytes(), *end);
+        (link.wire.mtu, link.wire.end) = (mtu.bytes(), *end);
         self.take_up(&qp, psn, end)
     }
 
     fn mtu_to(&self, end: &Endpoint) -> Mtu {
-        Mtu::from_c(self.mtu.to_c().min(u32::from(end.mtu)))
+        Mtu::from_c(self.device.mtu.to_c().min(u32::from(end.mtu)))
     }
 
     /// Takes `qp`, whose sends begin with `psn`, to where it may send to `end`.
     pub(super) fn take_up(&self, qp: &Qp, psn: u32, end: &Endpoint) -> Result<(), VerbsError> {
         let deep = |most: u32| u8::try_from(most.min(READS)).unwrap_or(1).max(1);
         let (theirs, ours) = (
-            deep(self.limits.max_rd_atomic),
-            deep(self.limits.max_init_rd_atomic),
+            deep(self.device.limits.max_rd_atomic),
+            deep(self.device.limits.max_init_rd_atomic),
         );
         qp.ready_to_receive(&Rtr {
             peer: Qpn(end.qpn),
@@ -343,7 +436,7 @@ impl Net {
         qp.ready_to_send(&Rts {
             sq_psn: psn,
             max_rd_atomic: ours,
-            timeout: self.timeout,
+            timeout: self.device.timeout,
             retry_cnt: RETRIES,
             rnr_retry: FOR_EVER,
         })
@@ -351,7 +444,7 @@ impl Net {
 
     /// READs that may be under way to one peer.
     pub(super) fn most_reads(&self) -> u32 {
-        self.limits.max_init_rd_atomic.clamp(1, READS)
+        self.device.limits.max_init_rd_atomic.clamp(1, READS)
     }
 }
 

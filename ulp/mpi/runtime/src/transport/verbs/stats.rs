@@ -132,8 +132,17 @@ pub struct Told {
 impl Net {
     /// Bytes of blocks here and of mirrors of blocks elsewhere.
     pub(super) fn fast_memory(&self) -> (u64, u64) {
-        let blocks = self.inlets.iter().flatten().map(|inlet| inlet.size());
-        let mirrors = self.links.iter().flatten().map(|link| link.out.mirror());
+        let blocks = self
+            .blocks
+            .inlets
+            .iter()
+            .flatten()
+            .map(|inlet| inlet.size());
+        let mirrors = self
+            .links
+            .iter()
+            .flatten()
+            .map(|link| link.fast.out.mirror());
         (blocks.sum(), mirrors.sum())
     }
 
@@ -167,13 +176,13 @@ impl Runtime {
         let links = || net.links.iter().flatten();
         let (blocks, mirrors) = net.fast_memory();
         let staging = u64::from(stats.staged.count_ones()) * u64::from(STAGE);
-        let channels_out = links().filter(|link| link.out.is_open()).count() as u64;
+        let channels_out = links().filter(|link| link.fast.out.is_open()).count() as u64;
         let returns = channels_out * 8;
         let [no_channel, paused, no_credit, too_long, busy, bundled] = stats.not;
         Told {
             remote_peers: links().count() as u64,
             channels_out,
-            channels_in: net.inlets.iter().flatten().count() as u64,
+            channels_in: net.blocks.inlets.iter().flatten().count() as u64,
             memory: blocks + mirrors + staging + returns,
             blocks,
             mirrors,
@@ -193,7 +202,7 @@ impl Runtime {
             refused: stats.refused,
             pauses: stats.pauses,
             moved: stats.moved,
-            log: links().map(|link| link.log.memory()).sum(),
+            log: links().map(|link| link.acks.log.memory()).sum(),
             log_full: stats.log_full,
             bundled,
             placed,
@@ -254,7 +263,7 @@ impl Runtime {
             told.log,
             told.log_full,
         );
-        if let Some(counts) = self.net.as_ref().and_then(|net| net.reach.counts()) {
+        if let Some(counts) = self.net.as_ref().and_then(|net| net.moves.reach.counts()) {
             complain!(
                 "ferriband MPI: rank {}: memory of long messages: registered {} times, found registered {} times, {} registrations dropped because the \
                  memory was another",

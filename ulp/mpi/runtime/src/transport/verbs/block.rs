@@ -1,0 +1,294 @@
+//! The blocks of this process, which peers WRITE records to and which are polled.
+//!
+//! Credit comes back by a WRITE to a word of the sender's, and in every envelope. What finds no
+//! credit goes by SEND, and one sequence of numbers spans both: a record whose turn has not come
+//! stays in the block; a SEND whose turn has not come finds the records before it in the block,
+//! because both took the same queue pair. How channels come and go is in [`super::channel`], how a
+//! record is written in [`super::post`].
+
+use super::channel::State;
+use super::memory::Buffers;
+use super::queue::What;
+use super::{Id, Net};
+use crate::errors::Outcome;
+use crate::runtime::Runtime;
+use crate::transport::contract::Place;
+use crate::transport::polling::Polling;
+use ferriband_ibv::{Element, RKey, SendFlags, SendWr};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
+use ferriband_mpi_proto::fast::{AnyReceiver, Block, Broken, Plan, Record};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Records of one channel that are taken before the others are looked at.
+const BATCH: u32 = 64;
+
+/// A block of this process that a peer writes to.
+pub struct PostInlet {
+    /// Rank of that peer.
+    pub from: u32,
+    /// Which life of the channel this is.
+    pub life: u32,
+    /// The peer has been asked to write no more.
+    pub is_closing: bool,
+    /// Records since they were last judged by their number.
+    pub records: u64,
+    machine: AnyReceiver,
+    memory: Memory,
+    /// The word of the sender's that takes credit.
+    returns: Place,
+}
+
+/// The blocks of this process, and what senders are told of them.
+pub struct Blocks {
+    /// Blocks that peers write records to.
+    pub(super) inlets: Vec<Option<PostInlet>>,
+    pub(super) polling: Polling,
+    /// A word for each rank, to which it returns credit.
+    pub(super) returns: Buffers,
+    /// Peers who are to be told what has been taken from them, once there is room.
+    pub(super) owing: Vec<u32>,
+    /// When their senders were last judged.
+    pub(super) judged: Instant,
+}
+
+struct Memory(Buffers);
+
+impl Block for Memory {
+    #[inline]
+    fn word(&self, at: u32) -> u64 {
+        self.0.word(at).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn envelope(&self, at: u32) -> [u8; ENVELOPE] {
+        let mut bytes = [0; ENVELOPE];
+        self.0.read(0, at, &mut bytes);
+        bytes
+    }
+
+    fn clear(&mut self, at: u32) {
+        self.0.word(at).store(0, Ordering::Relaxed);
+    }
+
+    /// Where the adapter wrote by another core, all lines of a record are asked for at once: else the envelope's would be waited for before those of the body.
+    #[inline]
+    fn expect(&self, at: u32, length: u32) {
+        self.0.expect(at, length);
+    }
+}
+
+impl PostInlet {
+    /// For the block `memory`, all zero, that `from` writes to; it takes credit at `returns`.
+    pub fn new(from: u32, life: u32, plan: Plan, memory: Buffers, returns: Place) -> Self {
+        Self {
+            from,
+            life,
+            is_closing: false,
+            records: 0,
+            machine: AnyReceiver::new(plan),
+            memory: Memory(memory),
+            returns,
+        }
+    }
+
+    /// Whether there is something to look at.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.machine.is_ready(&self.memory)
+    }
+
+    /// Credit for an envelope that goes to the sender.
+    #[inline]
+    pub fn report(&mut self) -> u32 {
+        self.machine.report()
+    }
+
+    /// Whether the sender should be told what has been consumed.
+    pub fn is_due(&self) -> bool {
+        self.unreported() >= self.size() / 4
+    }
+
+    /// Bytes consumed that the sender has not been told of.
+    fn unreported(&self) -> u64 {
+        u64::from(self.machine.unreported()) * u64::from(self.machine.plan().granule())
+    }
+
+    /// Bytes of the block.
+    pub fn size(&self) -> u64 {
+        u64::from(self.machine.plan().size())
+    }
+
+    fn peek(&mut self) -> Result<Option<Record>, Broken> {
+        self.machine.peek(&self.memory)
+    }
+}
+
+impl Net {
+    /// Credit to tell `peer` of.
+    #[inline]
+    pub(super) fn report(&mut self, peer: u32) -> u32 {
+        self.inlet_of(peer).map_or(0, PostInlet::report)
+    }
+
+    /// Credit has come in an envelope of `peer`.
+    #[inline]
+    pub(super) fn credit(&mut self, peer: u32, consumed: u32) {
+        if let Some(link) = self.links[peer as usize].as_deref_mut()
+            && let State::Open(open) = &mut link.fast.out.state
+        {
+            open.machine.credit(consumed);
+        }
+    }
+
+    /// The block that `peer` writes to.
+    #[inline]
+    pub(super) fn inlet_of(&mut self, peer: u32) -> Option<&mut PostInlet> {
+        let index = self.links[peer as usize].as_deref()?.fast.inlet?;
+        self.inlet(index)
+    }
+
+    #[inline]
+    pub(super) fn inlet(&mut self, index: u32) -> Option<&mut PostInlet> {
+        self.blocks.inlets.get_mut(index as usize)?.as_mut()
+    }
+
+    #[inline]
+    fn is_ready(&self, index: u32) -> bool {
+        self.blocks
+            .inlets
+            .get(index as usize)
+            .and_then(Option::as_ref)
+            .is_some_and(PostInlet::is_ready)
+    }
+
+    /// Whether a message has come by a block that nobody has looked at.
+    pub fn has_records(&self) -> bool {
+        self.blocks.inlets.iter().flatten().any(PostInlet::is_ready)
+    }
+
+    /// Tells the sender of channel `index` what has been consumed, by a WRITE.
+    pub(super) fn return_credit(&mut self, index: u32, ack: u32) -> Outcome {
+        let Some(inlet) = self.inlet(index) else {
+            return Ok(());
+        };
+        let (peer, to) = (inlet.from, inlet.returns);
+        let word = u64::from(ack) << 32 | u64::from(inlet.machine.report());
+        let bytes = word.to_le_bytes();
+        let elements = [Element::inline(&bytes)];
+        let request = SendWr::write(Id::Peer(peer).code(), to.address, RKey(to.rkey), &elements);
+        let posted = self.submit(peer, request, SendFlags::INLINE, What::Room)?;
+        if !posted {
+            self.owe(peer);
+        }
+        Ok(())
+    }
+}
+
+impl Runtime {
+    /// Looks at the blocks: those in use, and one of the others in turn. True if something came.
+    pub(super) fn poll_blocks(&mut self) -> Outcome<bool> {
+        let mut did = false;
+        let mut place = 0;
+        loop {
+            let Some(net) = &mut self.net else {
+                return Ok(did);
+            };
+            let Some(index) = net.blocks.polling.hot(place) else {
+                break;
+            };
+            if net.is_ready(index) {
+                net.blocks.polling.hit(place);
+                did |= self.drain_block(index)?;
+            }
+            place += 1;
+        }
+        let Some(net) = &mut self.net else {
+            return Ok(did);
+        };
+        if let Some(index) = net.blocks.polling.next(net.blocks.inlets.len())
+            && net.is_ready(index)
+        {
+            net.blocks.polling.warm(index);
+            did |= self.drain_block(index)?;
+        }
+        Ok(did)
+    }
+
+    /// Something of `peer` has come by SEND that was sent after its records: these lie in its block.
+    #[cold]
+    pub(super) fn drain_before(&mut self, peer: u32) -> Outcome {
+        let index = self
+            .net
+            .as_ref()
+            .and_then(|net| net.links[peer as usize].as_deref()?.fast.inlet);
+        if let Some(index) = index {
+            while self.drain_block(index)? {}
+        }
+        Ok(())
+    }
+
+    /// Takes what lies in block `index`, as far as its turn has come. True if something did.
+    fn drain_block(&mut self, index: u32) -> Outcome<bool> {
+        let mut did = false;
+        for _ in 0..BATCH {
+            let Some(net) = &mut self.net else {
+                break;
+            };
+            let Some(inlet) = net.inlet(index) else {
+                break;
+            };
+            let from = inlet.from;
+            let Ok(next) = inlet.peek() else {
+                return Err(self.broken(from));
+            };
+            let Some(record) = next else {
+                break;
+            };
+            let body = inlet.memory.0.source(0, record.at, record.length);
+            let Some(envelope) = Envelope::parse(record.envelope) else {
+                return Err(self.broken(from));
+            };
+            let peer = &mut self.peers[from as usize];
+            if !envelope.kind.is_numbered() {
+                return Err(self.broken(from));
+            }
+            if envelope.seq != peer.received.wrapping_add(1) {
+                // Its turn comes when the SEND before it has been looked at.
+                break;
+            }
+            peer.received = envelope.seq;
+            let (ack, sent) = (envelope.seq, peer.sent);
+            net.credit(from, envelope.credit);
+            net.acknowledge(from, envelope.ack, sent);
+            let owes_ack = self.owes(from, record.length);
+            if let Err(error) = self.take(from, &envelope, body) {
+                // The record stays: without memory it is met again when there is some.
+                self.peers[from as usize].received = envelope.seq.wrapping_sub(1);
+                return Err(error);
+            }
+            did = true;
+            let Some(inlet) = self.net.as_mut().and_then(|net| net.inlet(index)) else {
+                break;
+            };
+            inlet.records += 1;
+            let is_due = inlet.machine.consume(&record, &mut inlet.memory);
+            if !is_due && !owes_ack {
+                continue;
+            }
+            // What the program answers tells it, too; if half of the block waits for that, it waits no longer.
+            let is_urgent = inlet.unreported() >= inlet.size() / 2;
+            // Who has left needs to know nothing.
+            let is_over = self.is_over(from);
+            if let Some(net) = self.net.as_mut().filter(|_| !is_over) {
+                if is_urgent {
+                    net.link(from).acks.owed.told();
+                    net.return_credit(index, ack)?;
+                } else {
+                    net.owe(from);
+                }
+            }
+        }
+        Ok(did)
+    }
+}

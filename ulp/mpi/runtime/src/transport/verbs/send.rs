@@ -1,0 +1,323 @@
+//! Messages to a peer: by its block, or by SEND, inline or through a staging buffer.
+
+use super::acks::Keep;
+use super::link::Link;
+use super::memory::Buffers;
+use super::queue::What;
+use super::stats::Why;
+use super::{INLINE, Id, Net, RECEIVE, Ready};
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
+use crate::errors::{MpiError, Outcome};
+use crate::host::Source;
+use crate::runtime::Runtime;
+use crate::trace;
+use ferriband_ibv::{Element, SendFlags, SendWr};
+use ferriband_mpi_proto::brief::{Pattern, fills_a_packet, fills_packets};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
+use ferriband_mpi_proto::replay::Held;
+
+impl Runtime {
+    /// Sends a message to a peer that is reached by verbs. False: not now.
+    #[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
+    pub fn post(
+        &mut self,
+        peer: u32,
+        kind: Kind,
+        flags: u8,
+        tag: i32,
+        context: u64,
+        body: &[u8],
+        source: Source,
+    ) -> Outcome<bool> {
+        if self.ready(peer)? == Ready::NotYet {
+            return Ok(false);
+        }
+        if kind.is_numbered() && self.waits_for_others(peer) {
+            return Ok(false);
+        }
+        let Some(net) = &mut self.net else {
+            return Ok(false);
+        };
+        let acks = self.settings.acks && kind.is_numbered();
+        let entry = &mut self.peers[peer as usize];
+        let length = ENVELOPE + body.len() + source.len();
+        let seq = entry.sent.wrapping_add(1);
+        let envelope = Envelope {
+            kind,
+            flags,
+            seq: if kind.is_numbered() { seq } else { 0 },
+            ack: entry.received,
+            credit: net.report(peer),
+            tag,
+            context,
+        };
+        let head = envelope.emit();
+        if !kind.is_numbered() {
+            return net.send(peer, &envelope, body, source, None);
+        }
+        let keep = acks.then_some(seq);
+        let why = net.store_with(peer, &head, seq, body, source, acks)?;
+        if why.is_some() && !net.send(peer, &envelope, body, source, keep)? {
+            if acks {
+                // Perhaps for want of room to keep it, which comes without a completion.
+                net.has_log_room(peer, length, entry.sent);
+            }
+            return Ok(false);
+        }
+        entry.sent = seq;
+        if why.is_none() {
+            net.told(peer);
+        }
+        net.count_burst(peer);
+        if trace::is_on() {
+            trace::sent(peer, kind, seq, tag, context, body, source.len());
+        }
+        if let Some(why) = why {
+            net.stats.count(why);
+            self.count_send(peer)?;
+        }
+        Ok(true)
+    }
+}
+
+/// What of a message goes that lies whole in a staging buffer.
+struct Form {
+    /// Its envelope, as it lies there.
+    envelope: Envelope,
+    /// An immediate goes in the envelope's place.
+    is_brief: bool,
+    /// Nothing goes in its place.
+    is_bare: bool,
+    /// Bytes behind the message, so that it does not look like a bare one.
+    pad: u32,
+}
+
+impl Form {
+    /// For a message of `length` bytes with its envelope, of which `payload` are the program's.
+    #[inline]
+    fn choose(link: &Link, envelope: &Envelope, payload: usize, length: usize) -> Self {
+        let mtu = link.wire.mtu as usize;
+        let is_known = Pattern::of(envelope).is_some_and(|one| Some(one) == link.heads.said);
+        let is_brief = is_known && fills_a_packet(payload, ENVELOPE, mtu);
+        let is_bare = is_known && fills_packets(payload, mtu) && link.needs_no_word(envelope);
+        let pad = u32::from(!is_bare && fills_packets(length, mtu));
+        let envelope = Envelope {
+            flags: envelope.flags | if pad == 0 { 0 } else { PADDED },
+            ..*envelope
+        };
+        Self {
+            envelope,
+            is_brief,
+            is_bare,
+            pad,
+        }
+    }
+
+    /// What of `buffer` goes, in which the message's `length` bytes lie.
+    #[inline]
+    fn element(&self, memory: &Buffers, buffer: u32, length: u32) -> Element<'static> {
+        let left_out = if self.is_brief || self.is_bare {
+            ENVELOPE as u32
+        } else {
+            0
+        };
+        memory.element_at(buffer, left_out, length + self.pad - left_out)
+    }
+}
+
+impl Net {
+    /// Puts a message into the peer's block, if that can take it; else why not.
+    #[inline]
+    fn store_with(
+        &mut self,
+        peer: u32,
+        head: &[u8; ENVELOPE],
+        seq: u32,
+        body: &[u8],
+        source: Source,
+        acks: bool,
+    ) -> Outcome<Option<Why>> {
+        if body.is_empty() {
+            return self.store(peer, head, seq, source, acks);
+        }
+        let mut whole = [0; ENVELOPE + 48];
+        let length = ENVELOPE + body.len();
+        whole[..ENVELOPE].copy_from_slice(head);
+        whole[ENVELOPE..length].copy_from_slice(body);
+        self.store(peer, &whole[..length], seq, source, acks)
+    }
+
+    /// Posts a SEND of envelope, body and payload, and keeps it under the number `keep`. False if there is no room.
+    fn send(
+        &mut self,
+        peer: u32,
+        envelope: &Envelope,
+        body: &[u8],
+        source: Source,
+        keep: Option<u32>,
+    ) -> Outcome<bool> {
+        let length = ENVELOPE + body.len() + source.len();
+        if length > self.longest_send(peer) {
+            return Err(MpiError::with(
+                MPI_ERR_INTERN,
+                "a message is longer than a receive buffer",
+            ));
+        }
+        let sent = if length <= INLINE {
+            self.send_inline(peer, envelope, body, source, keep)?
+        } else {
+            self.send_staged(peer, envelope, body, source, keep)?
+        };
+        self.stats.sends += u64::from(sent);
+        Ok(sent)
+    }
+
+    #[inline]
+    fn send_inline(
+        &mut self,
+        peer: u32,
+        envelope: &Envelope,
+        body: &[u8],
+        source: Source,
+        keep: Option<u32>,
+    ) -> Outcome<bool> {
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return Ok(false);
+        };
+        let at = ENVELOPE + body.len();
+        let length = at + source.len();
+        let mut loose;
+        let bytes = match keep {
+            Some(_) => match link.acks.log.room(length) {
+                Some(room) => room,
+                None => return Ok(false),
+            },
+            None => {
+                loose = [0_u8; INLINE];
+                &mut loose[..length]
+            }
+        };
+        bytes[..ENVELOPE].copy_from_slice(&envelope.emit());
+        bytes[ENVELOPE..at].copy_from_slice(body);
+        source.copy_into(&mut bytes[at..]);
+        let elements = [Element::inline(bytes)];
+        let request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let flags = SendFlags::INLINE;
+        match link
+            .wire
+            .queue
+            .submit(request, flags, What::Room, self.life.closing)
+        {
+            Ok(true) => {
+                if let Some(seq) = keep {
+                    link.acks.log.commit(seq, 0..length);
+                }
+                link.has_said(envelope);
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+        }
+    }
+
+    /// A message that fills packets goes without its envelope, where the peer knows what that says; it is kept with it.
+    fn send_staged(
+        &mut self,
+        peer: u32,
+        envelope: &Envelope,
+        body: &[u8],
+        source: Source,
+        keep: Option<u32>,
+    ) -> Outcome<bool> {
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return Ok(false);
+        };
+        let Some(buffer) = self.stages.take() else {
+            return Ok(false);
+        };
+        let at = ENVELOPE + body.len();
+        let length = (at + source.len()) as u32;
+        let log = keep.map(|_| &link.acks.log);
+        let Some(how) = Keep::choose(log, &self.stages, buffer, length as usize) else {
+            self.stages.give(buffer);
+            return Ok(false);
+        };
+        let form = Form::choose(link, envelope, source.len(), length as usize);
+        let memory = &self.stages.memory;
+        memory.write(buffer, 0, &form.envelope.emit());
+        memory.write(buffer, ENVELOPE as u32, body);
+        memory.fill(buffer, at as u32, source);
+        let elements = [form.element(memory, buffer, length)];
+        let mut request = SendWr::send(Id::Peer(peer).code(), &elements);
+        if form.is_brief {
+            request = request.immediate(Pattern::numbers(&form.envelope));
+        }
+        let (flags, what) = (SendFlags::empty(), how.completion(buffer));
+        let sent = match link
+            .wire
+            .queue
+            .submit(request, flags, what, self.life.closing)
+        {
+            Ok(sent) => sent,
+            Err(error) => {
+                self.stages.give(buffer);
+                return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+            }
+        };
+        if form.is_bare && sent {
+            link.heads.said_last.0 = form.envelope.seq;
+        } else if sent {
+            link.has_said(&form.envelope);
+        }
+        if !sent {
+            self.stages.give(buffer);
+        } else if let Some(seq) = keep {
+            let place = Held {
+                seq,
+                buffer,
+                at: 0,
+                length,
+            };
+            how.keep(&mut link.acks.log, &self.stages, place);
+        }
+        Ok(sent)
+    }
+
+    /// Bytes of the longest SEND to `peer`: what its receive buffers and our staging buffers hold.
+    #[inline]
+    pub(super) fn longest_send(&self, peer: u32) -> usize {
+        match self.links[peer as usize].as_deref() {
+            Some(link) if link.together.bundle != 0 => {
+                link.together.bundle.min(self.device.card.receive) as usize
+            }
+            _ => RECEIVE as usize,
+        }
+    }
+
+    /// Requests to `peer` for which there is room.
+    pub(super) fn room(&self, peer: u32) -> u32 {
+        let link = self.links[peer as usize].as_deref();
+        link.map_or(0, |link| link.wire.queue.room())
+    }
+
+    /// Posts a request to a connected peer. False if its queue is full.
+    pub(super) fn submit(
+        &mut self,
+        peer: u32,
+        request: SendWr<'_>,
+        flags: SendFlags,
+        what: What,
+    ) -> Outcome<bool> {
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return Ok(false);
+        };
+        match link
+            .wire
+            .queue
+            .submit(request, flags, what, self.life.closing)
+        {
+            Ok(posted) => Ok(posted),
+            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+        }
+    }
+}
