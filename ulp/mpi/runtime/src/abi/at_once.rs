@@ -39,7 +39,7 @@ pub(super) unsafe fn send(
     if tag < 0 || is_no_buffer(buffer) || length > runtime.settings.eager {
         return None;
     }
-    let comm = runtime.comm_index(comm)?;
+    let comm = runtime.objects.comms.index_of(comm)?;
     let target = runtime.target(comm, false, u32::try_from(dest).ok()?, tag)?;
     // SAFETY: the caller's promise.
     let source = unsafe { Source::new(buffer.cast(), length) };
@@ -133,7 +133,7 @@ unsafe fn receiver(
         0.. => Tag::Is(tag),
         _ => return None,
     };
-    let comm = runtime.comm_index(comm)?;
+    let comm = runtime.objects.comms.index_of(comm)?;
     let source = u32::try_from(source).ok()?;
     // SAFETY: the caller's promise.
     let sink = unsafe { Sink::new(buffer.cast(), length) };

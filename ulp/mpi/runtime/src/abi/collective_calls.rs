@@ -85,7 +85,7 @@ pub(super) fn make(
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         let prepared = Some(prepare(guard, comm)?);
-        let tag = guard.comms[comm].next_persistent();
+        let tag = guard.comm_states[comm].next_persistent();
         let index = guard.add_persistent(comm, Bound::Collective { tag, prepared })?;
         // SAFETY: the program's pointer.
         unsafe { put(request, guard.requests.handle(index)) }

@@ -9,8 +9,8 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::info::Info;
 use crate::job::state::{Guard, enter};
+use crate::objects::comms::SELF;
 use crate::process::{Scope, process};
-use crate::runtime::SELF;
 use crate::trace;
 use std::ffi::{c_char, c_int};
 
@@ -24,7 +24,7 @@ fn check_place(place: *mut i32) -> Outcome {
 
 /// Gives the program a communicator, or MPI_COMM_NULL.
 unsafe fn give(guard: &Guard, made: Option<u32>, place: *mut i32) -> Outcome {
-    let handle = made.map_or(MPI_COMM_NULL, |index| guard.comm_handle(index));
+    let handle = made.map_or(MPI_COMM_NULL, |index| guard.objects.comms.handle(index));
     // SAFETY: the program's pointer.
     unsafe { put(place, handle) }
 }
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_create(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, index| {
-        let group = guard.group(group)?;
+        let group = guard.objects.groups.group(group)?;
         create::create(guard, index, &group)
     };
     // SAFETY: the program's pointer.
@@ -141,10 +141,10 @@ pub unsafe extern "C" fn ferriband_mpi_comm_create_group(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, index| {
-        if guard.comms[index].remote.is_some() {
+        if guard.objects.comms[index].remote.is_some() {
             return Err(two_sides());
         }
-        let group = guard.group(group)?;
+        let group = guard.objects.groups.group(group)?;
         create::create_group(guard, index, &group, send_tag(tag)?)
     };
     // SAFETY: the program's pointer.
@@ -207,7 +207,7 @@ fn spans_hosts(guard: &Guard, comm: u32) -> bool {
     let Some(host) = &guard.host else {
         return false;
     };
-    let mut hosts = guard.comms[comm]
+    let mut hosts = guard.objects.comms[comm]
         .group
         .ranks()
         .map(|rank| host.host_of(rank));
@@ -252,14 +252,16 @@ pub unsafe extern "C" fn ferriband_mpi_intercomm_create(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, index: u32| {
-        if guard.comms[index].remote.is_some() {
+        if guard.objects.comms[index].remote.is_some() {
             return Err(two_sides());
         }
         let leader = rank_of(guard, index, local_leader, MPI_ERR_RANK)?;
         // The others' peer communicator means nothing.
-        let peer = if guard.comms[index].rank == leader {
+        let peer = if guard.objects.comms[index].rank == leader {
             let peer = guard
-                .comm_index(peer)
+                .objects
+                .comms
+                .index_of(peer)
                 .ok_or_else(|| MpiError::new(MPI_ERR_COMM))?;
             let remote = rank_of(guard, peer, remote_leader, MPI_ERR_RANK)?;
             Some((peer, remote, send_tag(tag)?))
@@ -279,7 +281,7 @@ pub unsafe extern "C" fn ferriband_mpi_intercomm_merge(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, index: u32| {
-        if guard.comms[index].remote.is_none() {
+        if guard.objects.comms[index].remote.is_none() {
             return Err(MpiError::with(MPI_ERR_COMM, "it has one side only"));
         }
         create::merge(guard, index, high != 0).map(Some)
@@ -313,11 +315,11 @@ unsafe fn make_from_groups(
             return Err(MpiError::with(MPI_ERR_ARG, "the string tag is too long"));
         }
         let hints = process().hints(info)?;
-        let session = guard.session_of(group);
+        let session = guard.objects.groups.session_of(group);
         let made = body(&mut guard, &name)?;
         if let Some(index) = made {
             process().retain(errhandler, None)?;
-            let comm = &mut guard.comms[index];
+            let comm = &mut guard.objects.comms[index];
             let inherited = std::mem::replace(&mut comm.errhandler, errhandler);
             (comm.info, comm.session) = (hints, session);
             process().release(inherited);
@@ -345,7 +347,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_create_from_group(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, name: &str| {
-        let group = guard.group(group)?;
+        let group = guard.objects.groups.group(group)?;
         if group.size() == 0 {
             return Ok(None);
         }
@@ -368,7 +370,10 @@ pub unsafe extern "C" fn ferriband_mpi_intercomm_create_from_groups(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, name: &str| {
-        let (own, theirs) = (guard.group(local_group)?, guard.group(remote_group)?);
+        let (own, theirs) = (
+            guard.objects.groups.group(local_group)?,
+            guard.objects.groups.group(remote_group)?,
+        );
         if own.size() == 0 {
             return Ok(None);
         }

@@ -9,8 +9,8 @@ use crate::constants::*;
 use crate::errors::MpiError;
 use crate::init;
 use crate::job::state::{Phase, enter, phase, retire, set_phase};
+use crate::objects::comms::SELF;
 use crate::process::process;
-use crate::runtime::SELF;
 use crate::settings::initial_errhandler;
 use crate::trace;
 use std::ffi::{c_char, c_double, c_int, c_void};
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
             remove_all(guard, object).map_err(|error| (SELF, error))?;
         }
         init::finish(guard).map_err(|error| (SELF, error))?;
-        if guard.sessions.is_empty() {
+        if guard.objects.sessions.is_empty() {
             retire();
         }
         set_phase(Phase::After);
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn ferriband_mpi_unsupported(
     }
     on_any(&name, |guard| {
         let index = if object == 1 {
-            guard.comm_index(handle)
+            guard.objects.comms.index_of(handle)
         } else {
             Some(SELF)
         };

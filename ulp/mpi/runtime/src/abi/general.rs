@@ -7,9 +7,9 @@ use crate::constants::*;
 use crate::errors::MpiError;
 use crate::ground::status::Status;
 use crate::job::state::Guard;
+use crate::objects::comms::SELF;
 use crate::p2p::family::{Call, General};
 use crate::request::{EMPTY, Extra, Request, Work};
-use crate::runtime::SELF;
 use std::ffi::{c_int, c_void};
 
 #[unsafe(no_mangle)]

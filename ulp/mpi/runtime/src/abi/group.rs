@@ -4,41 +4,9 @@ use super::raise::on_self;
 use super::values::{longs, put};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::group::{Group, Known, expand};
+use crate::group::{Group, expand};
 use crate::job::state::Guard;
-use crate::runtime::Runtime;
 use std::ffi::c_int;
-
-impl Runtime {
-    /// The group that a handle names.
-    pub fn group(&self, handle: i32) -> Outcome<Group> {
-        if handle == MPI_GROUP_EMPTY {
-            return Ok(Group::of(Vec::new()));
-        }
-        self.groups
-            .index_of(handle)
-            .map(|index| self.groups[index].group.clone())
-            .ok_or_else(|| MpiError::new(MPI_ERR_GROUP))
-    }
-
-    /// The session that a group comes from.
-    pub fn session_of(&self, handle: i32) -> Option<i32> {
-        let index = self.groups.index_of(handle)?;
-        self.groups[index].session
-    }
-
-    /// Keeps a group of a session, if it comes from one; its handle.
-    pub fn add_group(&mut self, group: Group, session: Option<i32>) -> Outcome<i32> {
-        if group.size() == 0 {
-            return Ok(MPI_GROUP_EMPTY);
-        }
-        let index = self
-            .groups
-            .insert(Known { group, session })
-            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many groups"))?;
-        Ok(self.groups.handle(index))
-    }
-}
 
 /// Makes a group.
 ///
@@ -53,7 +21,7 @@ pub(super) unsafe fn give(
     if place.is_null() {
         return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
     }
-    let handle = guard.add_group(group, session)?;
+    let handle = guard.objects.groups.add(group, session)?;
     // SAFETY: the caller's promise.
     unsafe { put(place, handle) }
 }
@@ -72,7 +40,7 @@ unsafe fn numbers(list: *const c_int, count: c_int) -> Outcome<Vec<c_int>> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_group_size(group: i32, size: *mut c_int) -> c_int {
     on_self("MPI_Group_size", |guard| {
-        let group = guard.group(group)?;
+        let group = guard.objects.groups.group(group)?;
         // SAFETY: the program's pointer.
         unsafe { put(size, group.size().cast_signed()) }
     })
@@ -81,7 +49,7 @@ pub unsafe extern "C" fn ferriband_mpi_group_size(group: i32, size: *mut c_int) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_group_rank(group: i32, rank: *mut c_int) -> c_int {
     on_self("MPI_Group_rank", |guard| {
-        let own = guard.group(group)?.rank_of(guard.rank);
+        let own = guard.objects.groups.group(group)?.rank_of(guard.rank);
         // SAFETY: the program's pointer.
         unsafe { put(rank, own.map_or(MPI_UNDEFINED, u32::cast_signed)) }
     })
@@ -95,10 +63,8 @@ pub unsafe extern "C" fn ferriband_mpi_group_free(group: *mut i32) -> c_int {
         }
         // SAFETY: the program's pointer.
         let handle = unsafe { group.read() };
-        guard.group(handle)?;
-        if let Some(index) = guard.groups.index_of(handle) {
-            guard.groups.remove(index);
-        }
+        guard.objects.groups.group(handle)?;
+        guard.objects.groups.drop(handle);
         // SAFETY: as above.
         unsafe { put(group, MPI_GROUP_NULL) }
     })
@@ -111,7 +77,11 @@ pub unsafe extern "C" fn ferriband_mpi_group_compare(
     result: *mut c_int,
 ) -> c_int {
     on_self("MPI_Group_compare", |guard| {
-        let relation = guard.group(one)?.compare(&guard.group(other)?);
+        let relation = guard
+            .objects
+            .groups
+            .group(one)?
+            .compare(&guard.objects.groups.group(other)?);
         // SAFETY: the program's pointer.
         unsafe { put(result, relation) }
     })
@@ -126,7 +96,10 @@ pub unsafe extern "C" fn ferriband_mpi_group_translate_ranks(
     to: *mut c_int,
 ) -> c_int {
     on_self("MPI_Group_translate_ranks", |guard| {
-        let (one, other) = (guard.group(one)?, guard.group(other)?);
+        let (one, other) = (
+            guard.objects.groups.group(one)?,
+            guard.objects.groups.group(other)?,
+        );
         // SAFETY: the program's arrays.
         let ranks = unsafe { numbers(ranks, count) }?;
         if to.is_null() && !ranks.is_empty() {
@@ -151,7 +124,10 @@ unsafe fn choose(
     choice: impl FnOnce(&Group, Vec<c_int>) -> Outcome<Group>,
 ) -> c_int {
     on_self(function, |guard| {
-        let (group, session) = (guard.group(group)?, guard.session_of(group));
+        let (group, session) = (
+            guard.objects.groups.group(group)?,
+            guard.objects.groups.session_of(group),
+        );
         // Before what the ranks say: they may be wrong, too.
         if place.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
@@ -261,8 +237,15 @@ unsafe fn combine(
     combine: impl FnOnce(&Group, &Group) -> Group,
 ) -> c_int {
     on_self(function, |guard| {
-        let group = combine(&guard.group(one)?, &guard.group(other)?);
-        let session = guard.session_of(one).or_else(|| guard.session_of(other));
+        let group = combine(
+            &guard.objects.groups.group(one)?,
+            &guard.objects.groups.group(other)?,
+        );
+        let session = guard
+            .objects
+            .groups
+            .session_of(one)
+            .or_else(|| guard.objects.groups.session_of(other));
         // SAFETY: the program's pointer.
         unsafe { give(guard, group, session, place) }
     })

@@ -8,8 +8,8 @@ use crate::constants::*;
 use crate::errors::MpiError;
 use crate::ground::status::Array;
 use crate::job::state::Guard;
+use crate::objects::comms::SELF;
 use crate::request::Work;
-use crate::runtime::SELF;
 use std::ffi::c_int;
 
 /// A failure, and the communicator whose handler is asked.

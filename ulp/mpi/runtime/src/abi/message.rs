@@ -9,8 +9,8 @@ use crate::ground::status::Status;
 use crate::host::Sink;
 use crate::job::state::Guard;
 use crate::loss::lost;
+use crate::objects::comms::SELF;
 use crate::request::Request;
-use crate::runtime::SELF;
 use crate::wait::{glance, wait_for};
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
@@ -22,7 +22,7 @@ fn take(
     source: matching::Source,
     tag: matching::Tag,
 ) -> Option<(i32, Status)> {
-    let held = guard.comms[comm].point.take(source, tag)?;
+    let held = guard.objects.comms[comm].point.take(source, tag)?;
     let status = status_of(guard, comm, held)?;
     guard.probed.insert(held, comm);
     Some((guard.held.handle(held), status))
@@ -140,7 +140,7 @@ unsafe fn begin(
     sink: Sink,
     message: *mut i32,
 ) -> Outcome<u32> {
-    let context = guard.comms[comm].context;
+    let context = guard.objects.comms[comm].context;
     let request = Request::receive(comm, context, matching::Source::Any, sink);
     let request = guard.add_request(request)?;
     guard.probed.remove(&held);

@@ -8,9 +8,9 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::status::Array;
 use crate::job::state::Guard;
+use crate::objects::comms::SELF;
 use crate::p2p::persistent::{self, Bound, Mode};
 use crate::request::EMPTY;
-use crate::runtime::SELF;
 use std::ffi::{c_int, c_void};
 
 /// Makes a persistent request; its handle.

@@ -32,7 +32,7 @@ pub(super) fn target_of(
         .ok()
         .and_then(|rank| guard.target(comm, false, rank, tag));
     if target.is_none() {
-        let size = guard.comms[comm].peers();
+        let size = guard.objects.comms[comm].peers();
         return Err(MpiError::with(MPI_ERR_RANK, format!("{dest} of {size}")));
     }
     Ok(target)
@@ -232,7 +232,7 @@ pub(super) fn begin(
     let Some(source) = receive_source(guard, comm, source)? else {
         return Ok(None);
     };
-    let context = guard.comms[comm].context;
+    let context = guard.objects.comms[comm].context;
     guard
         .start_receive(comm, context, source, tag, sink)
         .map(Some)
@@ -390,7 +390,7 @@ pub(super) fn look(
     source: matching::Source,
     tag: matching::Tag,
 ) -> Option<Status> {
-    let held = guard.comms[comm].point.probe(source, tag)?;
+    let held = guard.objects.comms[comm].point.probe(source, tag)?;
     status_of(guard, comm, held)
 }
 
@@ -402,7 +402,7 @@ pub(super) fn status_of(guard: &Guard, comm: u32, held: u32) -> Option<Status> {
         Content::Remote { length, .. } => *length,
         Content::Own { request } => guard.requests[*request].source.len() as u64,
     };
-    let rank = guard.comms[comm].rank_of(0, message.from)?;
+    let rank = guard.objects.comms[comm].rank_of(0, message.from)?;
     Some(status(rank, message.tag, MPI_SUCCESS, length))
 }
 

@@ -8,8 +8,8 @@ use crate::constants::*;
 use crate::errors::MpiError;
 use crate::ground::status::Status;
 use crate::job::state::Guard;
+use crate::objects::comms::SELF;
 use crate::request::{EMPTY, Work};
-use crate::runtime::SELF;
 use crate::wait::{self, wait_request};
 use std::ffi::c_int;
 

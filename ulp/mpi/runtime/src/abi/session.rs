@@ -10,20 +10,12 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::init;
 use crate::job::state::{Guard, Phase, awake, enter, install, phase, retire};
+use crate::objects::comms::{SELF, WORLD};
+use crate::objects::session::Session;
 use crate::p2p::buffered::{self, Owner};
 use crate::process::{Scope, process};
-use crate::runtime::{SELF, WORLD};
 use crate::trace;
 use std::ffi::{c_char, c_int};
-
-/// A session.
-#[derive(Debug)]
-pub struct Session {
-    /// Handle of its error handler.
-    pub errhandler: i32,
-    /// What MPI_Session_get_info says.
-    pub info: Info,
-}
 
 /// The process sets that there are.
 const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
@@ -101,6 +93,7 @@ unsafe fn make(info: i32, errhandler: i32, session: *mut i32, begun_ns: u64) -> 
     let mut own = Info::default();
     own.set("thread_level", provided.unwrap_or(&LEVELS[0]).0)?;
     let index = guard
+        .objects
         .sessions
         .insert(Session {
             errhandler,
@@ -108,7 +101,7 @@ unsafe fn make(info: i32, errhandler: i32, session: *mut i32, begun_ns: u64) -> 
         })
         .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many sessions"))?;
     // SAFETY: the program's pointer.
-    unsafe { put(session, guard.sessions.handle(index)) }
+    unsafe { put(session, guard.objects.sessions.handle(index)) }
 }
 
 #[unsafe(no_mangle)]
@@ -123,10 +116,10 @@ pub unsafe extern "C" fn ferriband_mpi_session_finalize(session: *mut i32) -> c_
     on_session("MPI_Session_finalize", handle, |guard, index| {
         // Its messages are waited for; the buffer is the program's again.
         buffered::detach(guard, Owner::Session(handle))?;
-        if let Some(ended) = guard.sessions.remove(index) {
+        if let Some(ended) = guard.objects.sessions.remove(index) {
             process().release(ended.errhandler);
         }
-        if guard.sessions.is_empty() && phase() != Phase::Alive {
+        if guard.objects.sessions.is_empty() && phase() != Phase::Alive {
             init::leave(guard)?;
             retire();
         }
@@ -145,10 +138,10 @@ pub(super) fn on_session(
     let Some(mut guard) = enter() else {
         return outside(function);
     };
-    let Some(index) = guard.sessions.index_of(handle) else {
+    let Some(index) = guard.objects.sessions.index_of(handle) else {
         return raise(guard, SELF, function, &MpiError::new(MPI_ERR_SESSION));
     };
-    let errhandler = guard.sessions[index].errhandler;
+    let errhandler = guard.objects.sessions[index].errhandler;
     match body(&mut guard, index) {
         Ok(()) => MPI_SUCCESS,
         Err(error) => decide(
@@ -165,7 +158,7 @@ pub(super) fn on_session(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_session_get_info(session: i32, info: *mut i32) -> c_int {
     on_session("MPI_Session_get_info", session, |guard, index| {
-        let own = guard.sessions[index].info.clone();
+        let own = guard.objects.sessions[index].info.clone();
         // SAFETY: the program's pointer.
         unsafe { give_info(own, info) }
     })
@@ -214,7 +207,7 @@ pub unsafe extern "C" fn ferriband_mpi_session_get_nth_pset(
 /// The processes of a set.
 fn members(guard: &Guard, name: &str) -> Outcome<Group> {
     if name.eq_ignore_ascii_case(SETS[0]) {
-        Ok(guard.comms[WORLD].group.clone())
+        Ok(guard.objects.comms[WORLD].group.clone())
     } else if name.eq_ignore_ascii_case(SETS[1]) {
         Ok(Group::of(vec![guard.rank]))
     } else {
@@ -265,8 +258,8 @@ pub unsafe extern "C" fn ferriband_mpi_session_set_errhandler(
     on_session("MPI_Session_set_errhandler", session, |guard, index| {
         let mut process = process();
         process.retain(errhandler, Some(Scope::Session))?;
-        process.release(guard.sessions[index].errhandler);
-        guard.sessions[index].errhandler = errhandler;
+        process.release(guard.objects.sessions[index].errhandler);
+        guard.objects.sessions[index].errhandler = errhandler;
         Ok(())
     })
 }
@@ -277,7 +270,7 @@ pub unsafe extern "C" fn ferriband_mpi_session_get_errhandler(
     errhandler: *mut i32,
 ) -> c_int {
     on_session("MPI_Session_get_errhandler", session, |guard, index| {
-        let handle = guard.sessions[index].errhandler;
+        let handle = guard.objects.sessions[index].errhandler;
         // SAFETY: the program's pointer.
         unsafe { put(errhandler, handle) }?;
         // The program frees what it gets.

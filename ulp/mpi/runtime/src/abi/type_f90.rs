@@ -3,27 +3,16 @@
 use super::raise::on_self;
 use super::values::put;
 use crate::constants::*;
-use crate::errors::{MpiError, Outcome};
-use crate::job::state::Guard;
-use ferriband_mpi_data::{Datatype, F90};
+use crate::errors::MpiError;
+use ferriband_mpi_data::F90;
 use std::ffi::c_int;
-
-/// The handle for what is wanted, made when it is first asked for.
-fn handle_of(guard: &mut Guard, wanted: F90) -> Outcome<i32> {
-    if let Some(handle) = guard.f90.get(&wanted) {
-        return Ok(*handle);
-    }
-    let handle = guard.add_type(Datatype::f90(wanted)?, true)?;
-    guard.f90.insert(wanted, handle);
-    Ok(handle)
-}
 
 fn make(function: &str, wanted: F90, newtype: *mut i32) -> c_int {
     on_self(function, |guard| {
         if newtype.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
-        let handle = handle_of(guard, wanted)?;
+        let handle = guard.objects.types.f90(wanted)?;
         // SAFETY: the program's pointer, which is not null.
         unsafe { put(newtype, handle) }
     })

@@ -25,7 +25,7 @@ fn make(
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         let made = body(guard)?;
-        let handle = guard.add_type(made, false)?;
+        let handle = guard.objects.types.add(made, false)?;
         // SAFETY: the program's pointer, which is not null.
         unsafe { put(newtype, handle) }
     })
@@ -55,7 +55,7 @@ macro_rules! both {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $symbol($($name: $kind,)* $old: i32, newtype: *mut i32) -> c_int {
             make($function, newtype, |guard| {
-                let ($form, $type) = ($value, guard.datatype($old)?);
+                let ($form, $type) = ($value, guard.objects.types.datatype($old)?);
                 $body
             })
         }
@@ -101,7 +101,7 @@ unsafe fn resized(
     newtype: *mut i32,
 ) -> c_int {
     make(function, newtype, |guard| {
-        let old = guard.datatype(oldtype)?;
+        let old = guard.objects.types.datatype(oldtype)?;
         Ok(Datatype::resized(form, lb, extent, &old)?)
     })
 }
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_indexed(
                 list(&array_of_displacements, length)?,
             )
         };
-        let old = guard.datatype(oldtype)?;
+        let old = guard.objects.types.datatype(oldtype)?;
         Ok(Datatype::indexed(
             form(&array_of_blocklengths),
             &blocks,
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_hindexed(
                 longs(array_of_displacements, length)?,
             )
         };
-        let old = guard.datatype(oldtype)?;
+        let old = guard.objects.types.datatype(oldtype)?;
         Ok(Datatype::hindexed(
             form(&array_of_blocklengths),
             &blocks,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_indexed_block(
         let length = length(count, MPI_ERR_COUNT)?;
         // SAFETY: the program's array.
         let places = unsafe { list(&array_of_displacements, length) }?;
-        let old = guard.datatype(oldtype)?;
+        let old = guard.objects.types.datatype(oldtype)?;
         Ok(Datatype::indexed_block(
             form(&array_of_displacements),
             blocklength,
@@ -243,8 +243,11 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_struct(
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         let types: Vec<Datatype> = (0..length)
-            // SAFETY: the program's array.
-            .map(|index| guard.datatype(unsafe { array_of_types.handle(index) }))
+            .map(|index| {
+                // SAFETY: the program's array.
+                let handle = unsafe { array_of_types.handle(index) };
+                guard.objects.types.datatype(handle)
+            })
             .collect::<Outcome<_>>()?;
         Ok(Datatype::structure(
             form(&array_of_blocklengths),
@@ -275,7 +278,10 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_subarray(
                 list(&array_of_starts, length)?,
             )
         };
-        let (order, old) = (Order::from_value(order)?, guard.datatype(oldtype)?);
+        let (order, old) = (
+            Order::from_value(order)?,
+            guard.objects.types.datatype(oldtype)?,
+        );
         let form = form(&array_of_sizes);
         Ok(Datatype::subarray(
             form, &sizes, &parts, &starts, order, &old,
@@ -311,7 +317,10 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_darray(
             .into_iter()
             .map(Distribution::from_value)
             .collect::<Result<_, _>>()?;
-        let (order, old) = (Order::from_value(order)?, guard.datatype(oldtype)?);
+        let (order, old) = (
+            Order::from_value(order)?,
+            guard.objects.types.datatype(oldtype)?,
+        );
         let form = form(&array_of_gsizes);
         Ok(Datatype::darray(
             form, size, rank, &gsizes, &distribs, &dargs, &psizes, order, &old,
@@ -326,11 +335,11 @@ pub unsafe extern "C" fn ferriband_mpi_type_dup(oldtype: i32, newtype: *mut i32)
         if newtype.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
-        let made = Datatype::dup(&guard.datatype(oldtype)?)?;
-        let committed = guard.committed(oldtype).is_ok();
+        let made = Datatype::dup(&guard.objects.types.datatype(oldtype)?)?;
+        let committed = guard.objects.types.committed(oldtype).is_ok();
         let attributes = copy_all(guard, of_type(oldtype))?;
-        let handle = guard.add_type(made, committed)?;
-        if let Some(own) = guard.type_attributes(handle) {
+        let handle = guard.objects.types.add(made, committed)?;
+        if let Some(own) = guard.objects.types.attributes(handle) {
             *own = attributes;
         }
         // SAFETY: the program's pointer, which is not null.
@@ -353,8 +362,8 @@ pub unsafe extern "C" fn ferriband_mpi_type_commit(datatype: *mut i32) -> c_int 
         // SAFETY: the program's pointer.
         let handle = unsafe { at(datatype) }?;
         if named(handle).is_none() {
-            let index = guard.derived(handle)?.0;
-            guard.types[index].committed = true;
+            let index = guard.objects.types.derived(handle)?.0;
+            guard.objects.types.commit(index);
         }
         Ok(())
     })
@@ -366,9 +375,10 @@ pub unsafe extern "C" fn ferriband_mpi_type_free(datatype: *mut i32) -> c_int {
     on_self("MPI_Type_free", |guard| {
         // SAFETY: the program's pointer.
         let handle = unsafe { at(datatype) }?;
-        guard.may_drop(handle)?;
+        guard.objects.types.may_drop(handle)?;
         remove_all(guard, of_type(handle))?;
-        guard.drop_type(handle)?;
+        let is_handed_out = guard.hands_out(handle);
+        guard.objects.types.drop(handle, is_handed_out)?;
         // SAFETY: as above.
         unsafe { put(datatype, MPI_DATATYPE_NULL) }
     })
@@ -394,8 +404,8 @@ pub unsafe extern "C" fn ferriband_mpi_type_get_value_index(
     pair_type: *mut i32,
 ) -> c_int {
     on_self("MPI_Type_get_value_index", |guard| {
-        guard.datatype(value_type)?;
-        guard.datatype(index_type)?;
+        guard.objects.types.datatype(value_type)?;
+        guard.objects.types.datatype(index_type)?;
         let pair = match (named(value_type), named(index_type)) {
             (Some(value), Some(index)) => value_index(value, index),
             _ => None,

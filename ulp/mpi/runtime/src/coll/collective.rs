@@ -32,11 +32,12 @@ pub struct Call {
 impl Call {
     /// The next collective of the communicator at `comm`.
     pub fn begin(guard: &mut Guard, comm: u32) -> Self {
-        let entry = &mut guard.comms[comm];
+        let tag = guard.comm_states[comm].next_collective();
+        let entry = &guard.objects.comms[comm];
         Self {
             comm,
             context: entry.context | COLLECTIVE,
-            tag: entry.next_collective(),
+            tag,
             rank: entry.rank,
             size: entry.group.size(),
             requests: Vec::new(),
@@ -45,7 +46,7 @@ impl Call {
 
     /// Messages between two ranks, with a tag.
     pub fn between_two(guard: &Guard, comm: u32, tag: i32) -> Self {
-        let entry = &guard.comms[comm];
+        let entry = &guard.objects.comms[comm];
         Self {
             comm,
             context: entry.context,
@@ -137,7 +138,7 @@ pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome {
     if shared::barrier(guard, comm)? {
         return Ok(());
     }
-    let pairs = guard.comms[comm].group.size().is_power_of_two();
+    let pairs = guard.objects.comms[comm].group.size().is_power_of_two();
     barrier_by_hand(guard, comm, pairs)
 }
 
@@ -147,7 +148,7 @@ pub fn barrier_as_chosen(guard: &mut Guard, comm: u32) -> Outcome<bool> {
         return Ok(true);
     }
     let crowded = guard.is_crowded(comm);
-    let entry = &guard.comms[comm];
+    let entry = &guard.objects.comms[comm];
     let place = Place::new(entry.rank, entry.group.size());
     let table = guard.table();
     let pairs = match table.choose(&Collective::Barrier, place, 0, crowded) {

@@ -14,8 +14,9 @@ use crate::errors::{MpiError, Outcome};
 use crate::group::Group;
 use crate::host::Buffer;
 use crate::info::Info;
+use crate::objects::comms::WORLD;
 use crate::process::process;
-use crate::runtime::{Runtime, WORLD};
+use crate::runtime::Runtime;
 use ferriband_mpi_coll::{Blocks, Collective, InterCollective, Place, build_inter};
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ fn unpacked(buffer: &Buffer) -> Vec<u64> {
 
 /// A rank of the world from a list that another process has sent.
 fn world_ranks(guard: &Runtime, words: &[u64]) -> Outcome<Vec<u32>> {
-    let world = guard.comms[WORLD].group.size();
+    let world = guard.objects.comms[WORLD].group.size();
     let rank = |word: &u64| u32::try_from(*word).ok().filter(|rank| *rank < world);
     words
         .iter()
@@ -51,7 +52,7 @@ fn world_ranks(guard: &Runtime, words: &[u64]) -> Outcome<Vec<u32>> {
 
 /// As many words from each rank of this process's side.
 pub fn gather(guard: &mut Guard, comm: u32, mine: &[u64]) -> Outcome<Vec<Vec<u64>>> {
-    let lengths = vec![mine.len() as u64; guard.comms[comm].group.size() as usize];
+    let lengths = vec![mine.len() as u64; guard.objects.comms[comm].group.size() as usize];
     gather_each(guard, comm, mine, &lengths)
 }
 
@@ -102,7 +103,7 @@ pub fn spread(guard: &mut Guard, comm: u32, root: u32, words: Vec<u64>) -> Outco
     let mut length = packed(&[words.len() as u64]);
     let sink = length.sink();
     collective::bcast(guard, comm, root, sink.source(), sink)?;
-    let mut list = if guard.comms[comm].rank == root {
+    let mut list = if guard.objects.comms[comm].rank == root {
         packed(&words)
     } else {
         Buffer::new(unpacked(&length)[0] as usize * 8)
@@ -150,8 +151,8 @@ fn is_low(comm: &Comm) -> bool {
 /// A communicator with what it has from its parent.
 fn child(guard: &Runtime, parent: u32, context: u64, group: Group, rank: u32) -> Comm {
     let mut comm = Comm::new(context, group, rank);
-    comm.errhandler = guard.comms[parent].errhandler;
-    comm.session = guard.comms[parent].session;
+    comm.errhandler = guard.objects.comms[parent].errhandler;
+    comm.session = guard.objects.comms[parent].session;
     comm.broken = guard.losses != 0
         && comm
             .group
@@ -196,13 +197,13 @@ pub fn begin_dup(
     info: Info,
     is_aside: bool,
 ) -> Outcome<(u32, u32)> {
-    let old = &runtime.comms[parent];
+    let old = &runtime.objects.comms[parent];
     let (leads, low) = (old.rank == 0 && is_low(old), is_low(old));
     let (group, rank) = (old.group.clone(), old.rank);
     let others = old.remote.as_ref().map(|remote| remote.group.clone());
     let mut memory = Buffer::new(8);
     if leads {
-        memory = packed(&[runtime.new_context()]);
+        memory = packed(&[runtime.objects.comms.new_context()]);
     }
     let schedule = match &others {
         None => runtime.schedule(
@@ -225,7 +226,7 @@ pub fn begin_dup(
     let mut fresh = child(runtime, parent, NAMELESS, group, rank);
     fresh.remote = others.map(|others| Box::new(Remote::new(&fresh.group, others)));
     (fresh.attributes, fresh.info) = (attributes, info);
-    fresh.topology = runtime.comms[parent].topology.clone();
+    fresh.topology = runtime.objects.comms[parent].topology.clone();
     let index = runtime.add_nameless(fresh)?;
     let buffers = Buffers::new(1, Vec::new(), vec![memory.sink()]);
     let prepared = Prepared {
@@ -280,9 +281,9 @@ fn side_of(guard: &Runtime, table: &[u64], group: &Group, color: u64) -> Outcome
 /// MPI_Comm_split. None for MPI_UNDEFINED, and where nobody of the other side has the color.
 pub fn split(guard: &mut Guard, comm: u32, color: i32, key: i32) -> Outcome<Option<u32>> {
     let word = |number: i32| u64::from(number.cast_unsigned());
-    let context = guard.new_context();
+    let context = guard.objects.comms.new_context();
     let table = gather(guard, comm, &[word(color), word(key), context])?.concat();
-    let entry = &guard.comms[comm];
+    let entry = &guard.objects.comms[comm];
     let (group, low) = (entry.group.clone(), is_low(entry));
     let Some(other) = entry.remote.as_ref().map(|remote| remote.group.clone()) else {
         if color == MPI_UNDEFINED {
@@ -307,7 +308,7 @@ pub fn split(guard: &mut Guard, comm: u32, color: i32, key: i32) -> Outcome<Opti
 
 /// MPI_Comm_create: several groups that have no rank in common may be made at once.
 pub fn create(guard: &mut Guard, comm: u32, group: &Group) -> Outcome<Option<u32>> {
-    let entry = &guard.comms[comm];
+    let entry = &guard.objects.comms[comm];
     check_part(&entry.group, group)?;
     let leader = group.world(0).and_then(|world| entry.group.rank_of(world));
     let rank = group.rank_of(guard.rank);
@@ -332,7 +333,7 @@ fn check_part(whole: &Group, part: &Group) -> Outcome {
 impl Runtime {
     /// The hidden communicator in which a part of another one's processes talk.
     fn side(&mut self, comm: u32) -> Outcome<u32> {
-        let entry = &self.comms[comm];
+        let entry = &self.objects.comms[comm];
         let group = match &entry.remote {
             Some(remote) => remote.group.clone(),
             None => entry.group.clone(),
@@ -341,7 +342,7 @@ impl Runtime {
     }
 
     fn hidden(&mut self, context: u64, group: Group) -> Outcome<u32> {
-        match self.comm_of(context) {
+        match self.objects.comms.of_context(context) {
             Some(index) => Ok(index),
             None => self.add_comm(Comm::new(context, group, 0)),
         }
@@ -353,7 +354,7 @@ fn context_for(guard: &mut Guard, hidden: u32, group: &Group, tag: i32) -> Outco
     let me = guard.rank;
     let mut call = Call::between_two(guard, hidden, tag);
     let rank = |guard: &Guard, world| {
-        let rank = guard.comms[hidden].group.rank_of(world);
+        let rank = guard.objects.comms[hidden].group.rank_of(world);
         rank.ok_or_else(|| MpiError::new(MPI_ERR_GROUP))
     };
     let leader = group.world(0).ok_or_else(|| MpiError::new(MPI_ERR_GROUP))?;
@@ -364,7 +365,7 @@ fn context_for(guard: &mut Guard, hidden: u32, group: &Group, tag: i32) -> Outco
         call.wait(guard)?;
         return Ok(unpacked(&word)[0]);
     }
-    let context = guard.new_context();
+    let context = guard.objects.comms.new_context();
     let word = packed(&[context]);
     for world in group.ranks().filter(|world| *world != me) {
         let to = rank(guard, world)?;
@@ -376,7 +377,7 @@ fn context_for(guard: &mut Guard, hidden: u32, group: &Group, tag: i32) -> Outco
 
 /// MPI_Comm_create_group: only the group's processes call it.
 pub fn create_group(guard: &mut Guard, comm: u32, group: &Group, tag: i32) -> Outcome<Option<u32>> {
-    check_part(&guard.comms[comm].group, group)?;
+    check_part(&guard.objects.comms[comm].group, group)?;
     if group.rank_of(guard.rank).is_none() {
         return Ok(None);
     }
@@ -387,7 +388,7 @@ pub fn create_group(guard: &mut Guard, comm: u32, group: &Group, tag: i32) -> Ou
 
 /// A context for the processes of `group`, who all name it alike.
 fn meet(guard: &mut Guard, group: &Group, name: &str) -> Outcome<u64> {
-    let everybody = guard.comms[WORLD].group.clone();
+    let everybody = guard.objects.comms[WORLD].group.clone();
     let hidden = guard.hidden(meeting_context(group, name), everybody)?;
     let context = context_for(guard, hidden, group, 0)?;
     // Messages of the next meeting under this name may already be there: then it stays for that.
@@ -418,10 +419,10 @@ pub fn inter(
     leader: u32,
     peer: Option<(u32, u32, i32)>,
 ) -> Outcome<u32> {
-    let group = guard.comms[local].group.clone();
+    let group = guard.objects.comms[local].group.clone();
     let mut list = Vec::new();
-    if let Some((peer, other, tag)) = peer.filter(|_| guard.comms[local].rank == leader) {
-        let own = guard.new_context();
+    if let Some((peer, other, tag)) = peer.filter(|_| guard.objects.comms[local].rank == leader) {
+        let own = guard.objects.comms.new_context();
         let side = guard.side(peer)?;
         let call = Call::between_two(guard, side, tag);
         let mine: Vec<u64> = std::iter::once(own)
@@ -473,8 +474,8 @@ pub fn inter_from_groups(
 
 /// MPI_Intercomm_merge: the side that is not `high` comes first.
 pub fn merge(guard: &mut Guard, comm: u32, high: bool) -> Outcome<u32> {
-    let mine = if guard.comms[comm].rank == 0 {
-        vec![u64::from(high), guard.new_context()]
+    let mine = if guard.objects.comms[comm].rank == 0 {
+        vec![u64::from(high), guard.objects.comms.new_context()]
     } else {
         Vec::new()
     };
@@ -483,7 +484,7 @@ pub fn merge(guard: &mut Guard, comm: u32, high: bool) -> Outcome<u32> {
     let (&[own_high, own], &[their_high, other]) = (&mine[..], &theirs[..]) else {
         return Err(MpiError::new(MPI_ERR_INTERN));
     };
-    let entry = &guard.comms[comm];
+    let entry = &guard.objects.comms[comm];
     let Some(remote) = &entry.remote else {
         return Err(MpiError::new(MPI_ERR_INTERN));
     };

@@ -137,8 +137,8 @@ impl Runtime {
     ) -> Outcome<u32> {
         self.check_whole(comm)?;
         let tag = match is_aside {
-            true => self.comms[comm].next_aside(),
-            false => self.comms[comm].next_collective(),
+            true => self.comm_states[comm].next_aside(),
+            false => self.comm_states[comm].next_collective(),
         };
         let request = self.add_request(Request::special(Work::Collective, comm))?;
         let begun = self.run_collective(comm, request, tag, prepared);
@@ -154,7 +154,7 @@ impl Runtime {
         tag: i32,
         prepared: Prepared,
     ) -> Outcome {
-        let context = self.comms[comm].context | COLLECTIVE;
+        let context = self.objects.comms[comm].context | COLLECTIVE;
         let nodes = prepared.schedule.nodes();
         let bytes = usize::try_from(prepared.schedule.temp_units())
             .ok()
@@ -234,6 +234,13 @@ impl Runtime {
                 .requests
                 .find(|request| request.prepared().and_then(Prepared::datatype) == Some(datatype))
                 .is_some()
+    }
+
+    /// A collective that handed out a datatype is over: it goes if the program has freed it.
+    pub fn drop_freed(&mut self, datatype: i32) {
+        if !self.hands_out(datatype) {
+            self.objects.types.drop_freed(datatype);
+        }
     }
 
     /// A collective that cannot go on: it is over once no adapter moves anything from or to the program's memory for it.
@@ -467,7 +474,7 @@ impl Execution {
     fn rank_of(&self, runtime: &Runtime, peer: Peer) -> u32 {
         match peer.group {
             Group::Own => peer.rank,
-            Group::Other => runtime.comms[self.comm].group.size() + peer.rank,
+            Group::Other => runtime.objects.comms[self.comm].group.size() + peer.rank,
         }
     }
 

@@ -46,17 +46,17 @@ pub fn offered(guard: &mut Guard, comm: u32) -> Outcome<usize> {
 
 /// Bytes of the slots by which the ranks of the communicator at `comm` do blocking collectives: 0 if they do not. The first time all ranks meet here.
 pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
-    match guard.comms[comm].sharing {
+    match guard.comm_states[comm].sharing {
         Sharing::Part(_) => return Ok(HALF as usize),
         Sharing::Unknown => (),
         _ => return Ok(0),
     }
     if !guard.is_near(comm) {
-        guard.comms[comm].sharing = Sharing::Nothing;
+        guard.comm_states[comm].sharing = Sharing::Nothing;
         return Ok(0);
     }
-    let ranks: Box<[u32]> = guard.comms[comm].group.ranks().collect();
-    let me = guard.comms[comm].rank;
+    let ranks: Box<[u32]> = guard.objects.comms[comm].group.ranks().collect();
+    let me = guard.objects.comms[comm].rank;
     let mut word = Buffer::new(WORD);
     if me == 0 {
         let part = guard.give(&ranks).unwrap_or(u32::MAX);
@@ -79,7 +79,7 @@ pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
         .as_ref()
         .and_then(|host| host.area(leader, part, ranks, me));
     let Some(mut area) = area else {
-        guard.comms[comm].sharing = Sharing::Nothing;
+        guard.comm_states[comm].sharing = Sharing::Nothing;
         return Ok(0);
     };
     let place = Place {
@@ -92,14 +92,14 @@ pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
         .choose(&Collective::Barrier, place, 0, crowded)
         == ferriband_mpi_coll::Algorithm::Shared;
     area.direct = super::direct::limits(guard.table(), &area);
-    guard.comms[comm].sharing = Sharing::Part(Box::new(area));
+    guard.comm_states[comm].sharing = Sharing::Part(Box::new(area));
     Ok(HALF as usize)
 }
 
 impl Runtime {
     /// Whether all ranks of a communicator are on this host, share its segment and are few enough.
     fn is_near(&self, comm: u32) -> bool {
-        let entry = &self.comms[comm];
+        let entry = &self.objects.comms[comm];
         let Some(host) = &self.host else {
             return false;
         };
@@ -132,19 +132,19 @@ impl Runtime {
 
     /// Whether cores are short, as the ranks of a communicator have agreed.
     pub fn is_crowded(&self, comm: u32) -> bool {
-        matches!(&self.comms[comm].sharing, Sharing::Part(area) if area.is_crowded())
+        matches!(&self.comm_states[comm].sharing, Sharing::Part(area) if area.is_crowded())
     }
 }
 
 /// Takes the communicator's part for one collective.
 pub(super) fn take(guard: &mut Guard, comm: u32) -> Outcome<Box<Area>> {
-    match std::mem::replace(&mut guard.comms[comm].sharing, Sharing::Used) {
+    match std::mem::replace(&mut guard.comm_states[comm].sharing, Sharing::Used) {
         Sharing::Part(mut area) => {
             area.settle();
             Ok(area)
         }
         other => {
-            guard.comms[comm].sharing = other;
+            guard.comm_states[comm].sharing = other;
             Err(broken())
         }
     }
@@ -156,12 +156,12 @@ pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome<bool> {
     if meet(guard, comm)? == 0 {
         return Ok(false);
     }
-    if !matches!(&guard.comms[comm].sharing, Sharing::Part(area) if area.barriers) {
+    if !matches!(&guard.comm_states[comm].sharing, Sharing::Part(area) if area.barriers) {
         return Ok(false);
     }
     let mut area = take(guard, comm)?;
     let outcome = come(guard, comm, &mut area);
-    guard.comms[comm].sharing = Sharing::Part(area);
+    guard.comm_states[comm].sharing = Sharing::Part(area);
     outcome.map(|()| true)
 }
 
@@ -170,7 +170,7 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
         let awaited = guard.host.as_ref().and_then(|host| area.arrive(host));
         return awaited.map_or(Ok(()), |awaited| reach(guard, comm, awaited));
     }
-    let entry = &guard.comms[comm];
+    let entry = &guard.objects.comms[comm];
     let (me, size) = (entry.rank, entry.group.size());
     area.begin_barrier();
     let (mut distance, mut round) = (1, 1);
@@ -231,7 +231,7 @@ fn reach_in_turns(awaited: &Awaited) -> bool {
 fn reach_at_length(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
     guard.flags.push(awaited);
     let outcome = wait_for(guard, |guard| {
-        awaited.is_reached() || guard.comms[comm].broken
+        awaited.is_reached() || guard.objects.comms[comm].broken
     });
     if let Some(at) = guard.flags.iter().position(|one| *one == awaited) {
         guard.flags.swap_remove(at);
@@ -259,7 +259,7 @@ pub fn run(guard: &mut Guard, comm: u32, mut prepared: Prepared) -> Outcome {
     let mut area = take(guard, comm)?;
     area.begin();
     let outcome = follow(guard, comm, &prepared, &mut area);
-    guard.comms[comm].sharing = Sharing::Part(area);
+    guard.comm_states[comm].sharing = Sharing::Part(area);
     outcome?;
     match prepared.after.take() {
         Some(after) => after(&mut *guard, MPI_SUCCESS),

@@ -6,7 +6,8 @@ use crate::edge::Guard;
 use crate::errors::Outcome;
 use crate::host::kernel;
 use crate::net::{Net, Wanted};
-use crate::runtime::{Runtime, SELF, Settings, WORLD};
+use crate::objects::comms::{SELF, WORLD};
+use crate::runtime::{Runtime, Settings};
 use crate::settings::Chosen;
 use crate::trace;
 use crate::wait::wait_for;
@@ -54,7 +55,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     let mut runtime = Runtime::new(host, settings)?;
     runtime.set_table(choose::table(&chosen.coll, chosen.coll_table.as_deref())?);
     for comm in [WORLD, SELF] {
-        runtime.comms[comm].errhandler = chosen.errhandler;
+        runtime.objects.comms[comm].errhandler = chosen.errhandler;
     }
     runtime.note_fatal();
     if let Some(dir) = chosen.trace.as_ref().filter(|_| !is_kin) {
@@ -98,14 +99,14 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
 
 /// Waits for all ranks and for what is still to be sent; without sessions this rank may go.
 pub fn finish(guard: &mut Guard) -> Outcome {
-    let is_last = guard.sessions.is_empty();
+    let is_last = guard.objects.sessions.is_empty();
     // What has gone without a word would be waited for for ever.
     guard.close_net()?;
     wait_for(guard, |guard| guard.is_drained())?;
     // Without those that have died, or die meanwhile, there is no barrier: the others do not wait.
-    if !guard.comms[WORLD].broken
+    if !guard.objects.comms[WORLD].broken
         && let Err(error) = collective::barrier(guard, WORLD)
-        && !guard.comms[WORLD].broken
+        && !guard.objects.comms[WORLD].broken
     {
         return Err(error);
     }
@@ -132,7 +133,12 @@ fn depart(guard: &mut Guard) -> Outcome {
         host.set_life(Life::Finalized);
         // Who waits for an answer to what a death has ended sleeps, and gets none.
         let is_waited_for = |rank: &u32| *rank != host.me() && host.is_near(*rank);
-        if guard.comms.get(WORLD).is_some_and(|world| world.broken) {
+        if guard
+            .objects
+            .comms
+            .get(WORLD)
+            .is_some_and(|world| world.broken)
+        {
             (0..host.ranks())
                 .filter(is_waited_for)
                 .for_each(|rank| host.ring(rank));

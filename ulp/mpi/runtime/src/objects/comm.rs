@@ -1,7 +1,6 @@
 //! Communicators: what one is. How they are made is in [`crate::coll::create`].
 
 use crate::attr::Attributes;
-use crate::collective::shared::Sharing;
 use crate::constants::MPI_ERRORS_ARE_FATAL;
 use crate::group::Group;
 use crate::info::Info;
@@ -29,12 +28,6 @@ pub struct Comm {
     pub point: Matching,
     /// Messages of collectives.
     pub collective: Matching,
-    /// Number of collectives done to their end by one call: their tag.
-    pub collectives: i32,
-    /// Number of those that go on beside the program.
-    pub asides: i32,
-    /// Number of persistent collectives that were made.
-    pub persistent: i32,
     /// True for what cannot be freed.
     pub predefined: bool,
     /// What MPI_Comm_get_name says.
@@ -49,8 +42,6 @@ pub struct Comm {
     pub session: Option<i32>,
     /// One of its ranks has died.
     pub broken: bool,
-    /// The memory by which its ranks do collectives together.
-    pub sharing: Sharing,
     /// The program has freed it: it goes when nothing concerns it any more.
     pub freed: bool,
 }
@@ -85,9 +76,6 @@ impl Comm {
             errhandler: MPI_ERRORS_ARE_FATAL,
             point: Matching::default(),
             collective: Matching::default(),
-            collectives: 0,
-            asides: 0,
-            persistent: 0,
             predefined: false,
             name: String::new(),
             attributes: Attributes::default(),
@@ -95,7 +83,6 @@ impl Comm {
             topology: None,
             session: None,
             broken: false,
-            sharing: Sharing::Unknown,
             freed: false,
         }
     }
@@ -137,34 +124,7 @@ impl Comm {
             &mut self.collective
         }
     }
-
-    /// The tag of the next collective.
-    pub fn next_collective(&mut self) -> i32 {
-        let tag = self.collectives;
-        self.collectives = (tag + 1) & (ASIDE - 1);
-        tag
-    }
-
-    /// The tag of the next collective that goes on beside the program. The standard wants blocking and non-blocking ones begun in the same order everywhere; programs that do not keep
-    /// to that between the two kinds run on other libraries, whose messages of both are apart, and here.
-    pub fn next_aside(&mut self) -> i32 {
-        let tag = self.asides;
-        self.asides = (tag + 1) & (ASIDE - 1);
-        ASIDE | tag
-    }
-
-    /// The tag of the next persistent collective, for all its rounds: they are made in the same order everywhere, and begun in any.
-    pub fn next_persistent(&mut self) -> i32 {
-        let tag = self.persistent;
-        self.persistent = (tag + 1) & (ASIDE - 1);
-        PERSISTENT | tag
-    }
 }
-
-/// Bit of a tag in the collectives' context: a persistent one. Negative tags are partitioned messages' (`request::partitioned`).
-const PERSISTENT: i32 = 1 << 30;
-/// The same: a non-blocking one.
-const ASIDE: i32 = 1 << 29;
 
 /// The job number of contexts that are not a leader's: by them communicators are made.
 const BOOTSTRAP: u64 = 0xff << 32;

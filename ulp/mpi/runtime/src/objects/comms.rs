@@ -1,109 +1,135 @@
 //! The communicators of this process.
 //!
-//! Owns: their handles, their contexts, and when a freed one goes. Must not know: how one is made.
+//! Owns: their handles and contexts, and which of them the program has freed. Must not know: how one
+//! is made, what still concerns a freed one.
 
-use crate::collective::shared::Sharing;
-use crate::comm::{COLLECTIVE, Comm, context, side_context};
+use crate::comm::{COLLECTIVE, Comm, context};
 use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
+use crate::group::Group;
+use crate::handle::{Kind, Slab};
 use crate::process::process;
-use crate::runtime::{Runtime, SELF, WORLD};
+use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
 
-impl Runtime {
+/// Index of MPI_COMM_WORLD.
+pub const WORLD: u32 = 0;
+/// Index of MPI_COMM_SELF.
+pub const SELF: u32 = 1;
+
+/// The communicators of a process; the world is at 0, the process itself at 1.
+pub struct Comms {
+    slab: Slab<Comm>,
+    /// Their indices by their contexts.
+    contexts: HashMap<u64, u32>,
+    /// The context that was asked for last, and its communicator.
+    last: (u64, u32),
+    /// Those that the program has freed and something still concerns.
+    doomed: Vec<u32>,
+    next_context: u32,
+    /// Rank of this process in the world.
+    rank: u32,
+}
+
+impl Comms {
+    /// Those that rank `rank` of a world of `size` begins with.
+    pub fn new(rank: u32, size: u32) -> Outcome<Self> {
+        let mut comms = Self {
+            slab: Slab::new(Kind::Comm),
+            contexts: HashMap::new(),
+            last: (u64::MAX, 0),
+            doomed: Vec::new(),
+            next_context: 2,
+            rank,
+        };
+        // Contexts of leader 0, number 0, and of each process itself, which never travels.
+        let world = Comm::new(context(0, 0), Group::World { size }, rank);
+        let own = Comm::new(context(rank, 1), Group::of(vec![rank]), 0);
+        for (name, mut comm) in [("MPI_COMM_WORLD", world), ("MPI_COMM_SELF", own)] {
+            name.clone_into(&mut comm.name);
+            comm.predefined = true;
+            let context = comm.context;
+            let index = comms.insert(comm)?;
+            comms.set_context(index, context);
+        }
+        Ok(comms)
+    }
+
     /// The index of the communicator that `handle` names.
     #[inline]
-    pub fn comm_index(&self, handle: i32) -> Option<u32> {
+    pub fn index_of(&self, handle: i32) -> Option<u32> {
         match handle {
             MPI_COMM_WORLD => Some(WORLD),
             MPI_COMM_SELF => Some(SELF),
-            _ => self.comms.index_of(handle).filter(|index| *index > SELF),
+            _ => self.slab.index_of(handle).filter(|index| *index > SELF),
         }
     }
 
     /// The handle of the communicator at `index`.
-    pub fn comm_handle(&self, index: u32) -> i32 {
+    pub fn handle(&self, index: u32) -> i32 {
         match index {
             WORLD => MPI_COMM_WORLD,
             SELF => MPI_COMM_SELF,
-            _ => self.comms.handle(index),
+            _ => self.slab.handle(index),
         }
     }
 
-    /// Keeps a communicator, and gives it the messages that came before it. Its index.
-    pub fn add_comm(&mut self, comm: Comm) -> Outcome<u32> {
-        let context = comm.context;
-        let index = self.add_nameless(comm)?;
-        self.name_comm(index, context)?;
-        Ok(index)
+    /// The communicator at `index`.
+    #[inline]
+    pub fn get(&self, index: u32) -> Option<&Comm> {
+        self.slab.get(index)
     }
 
-    /// Keeps a communicator whose context is not known yet. Its index.
-    pub fn add_nameless(&mut self, comm: Comm) -> Outcome<u32> {
-        self.bury();
-        self.comms
+    /// The communicator at `index`, to change.
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut Comm> {
+        self.slab.get_mut(index)
+    }
+
+    /// All communicators, to change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Comm> {
+        self.slab.iter_mut()
+    }
+
+    /// Keeps a communicator; its index.
+    pub fn insert(&mut self, comm: Comm) -> Outcome<u32> {
+        self.slab
             .insert(comm)
             .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many communicators"))
     }
 
-    /// The context of a communicator is known: gives it the messages that came before it.
-    pub fn name_comm(&mut self, index: u32, context: u64) -> Outcome {
-        self.comms[index].context = context;
+    /// By which context messages name the communicator at `index`.
+    pub fn set_context(&mut self, index: u32, context: u64) {
+        self.slab[index].context = context;
         self.contexts.insert(context, index);
-        for _ in 0..self.orphans.len() {
-            let Some((theirs, held)) = self.orphans.pop_front() else {
-                break;
-            };
-            if theirs & !COLLECTIVE == context {
-                self.hold(index, theirs, held)?;
-            } else {
-                self.orphans.push_back((theirs, held));
-            }
-        }
-        Ok(())
     }
 
-    /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns
-    /// it.
-    pub fn drop_comm(&mut self, index: u32) {
-        self.comms.retire(index);
-        self.comms[index].freed = true;
-        let side = self.comm_of(side_context(self.comms[index].context));
+    /// The handle of a communicator is stale from now on: the program has freed it. It goes with the
+    /// last that concerns it.
+    pub fn retire(&mut self, index: u32) {
+        self.slab.retire(index);
+        self.slab[index].freed = true;
+    }
+
+    /// A freed communicator that something may still concern.
+    pub fn doom(&mut self, index: u32) {
         self.doomed.push(index);
-        if let Some(side) = side.filter(|side| *side != index) {
-            self.drop_comm(side);
-        }
-        self.bury();
     }
 
-    /// Whether something that has begun still needs a communicator.
-    pub fn is_in_use(&self, index: u32) -> bool {
-        let comm = &self.comms[index];
-        !comm.point.is_idle()
-            || !comm.collective.is_idle()
-            || self.executions.iter().any(|one| one.comm == index)
-            || self.probed.values().any(|comm| *comm == index)
-            || self
-                .requests
-                .iter()
-                .any(|(at, request)| request.comm == index && at != self.nothing)
+    /// Takes out the list of those.
+    pub fn take_doomed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.doomed)
     }
 
-    /// Takes out the communicators that were freed and that nothing concerns any more.
-    fn bury(&mut self) {
-        for index in std::mem::take(&mut self.doomed) {
-            if self.is_in_use(index) {
-                self.doomed.push(index);
-                continue;
-            }
-            if let Some(comm) = self.comms.remove(index) {
-                if let Sharing::Part(area) = &comm.sharing {
-                    area.leave();
-                }
-                self.contexts.remove(&comm.context);
-                self.last = (u64::MAX, 0);
-                process().release(comm.errhandler);
-            }
-        }
+    /// Takes a communicator out that nothing concerns any more. False if there is none.
+    pub fn remove(&mut self, index: u32) -> bool {
+        let Some(comm) = self.slab.remove(index) else {
+            return false;
+        };
+        self.contexts.remove(&comm.context);
+        self.last = (u64::MAX, 0);
+        process().release(comm.errhandler);
+        true
     }
 
     /// A context that no other communicator has, with this process as leader.
@@ -115,7 +141,7 @@ impl Runtime {
 
     /// The communicator with this context, of either kind.
     #[inline]
-    pub fn comm_of(&mut self, context: u64) -> Option<u32> {
+    pub fn of_context(&mut self, context: u64) -> Option<u32> {
         let context = context & !COLLECTIVE;
         if self.last.0 == context {
             return Some(self.last.1);
@@ -123,5 +149,27 @@ impl Runtime {
         let index = *self.contexts.get(&context)?;
         self.last = (context, index);
         Some(index)
+    }
+
+    /// The communicator that [`Comms::of_context`] has named last.
+    #[inline(always)]
+    pub fn latest(&mut self) -> Option<&mut Comm> {
+        self.slab.get_mut(self.last.1)
+    }
+}
+
+/// The communicator at an index that the caller knows to be there.
+impl Index<u32> for Comms {
+    type Output = Comm;
+    #[inline]
+    fn index(&self, index: u32) -> &Comm {
+        &self.slab[index]
+    }
+}
+
+impl IndexMut<u32> for Comms {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut Comm {
+        &mut self.slab[index]
     }
 }

@@ -1,11 +1,14 @@
-//! Datatypes that the program made, by their handles.
+//! Datatypes that the program made, by their handles, and what it has said of predefined ones.
+//!
+//! Owns: both. Must not know: which call or collective still uses one.
 
 use crate::attr::Attributes;
 use crate::constants::{MPI_DATATYPE_NULL, MPI_ERR_OTHER, MPI_ERR_TYPE};
 use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
-use crate::runtime::Runtime;
-use ferriband_mpi_data::{Datatype, Named};
+use crate::handle::{Kind, Slab};
+use ferriband_mpi_data::{Datatype, F90, Named};
+use std::collections::HashMap;
 
 /// A derived datatype.
 #[derive(Debug)]
@@ -22,7 +25,31 @@ pub struct Type {
     pub attributes: Attributes,
 }
 
-impl Runtime {
+/// The datatypes of a process.
+#[derive(Debug)]
+pub struct Types {
+    /// Derived datatypes.
+    slab: Slab<Type>,
+    /// Names that the program gave to predefined ones.
+    renamed: HashMap<Named, String>,
+    /// Handles of the datatypes of Fortran's kinds.
+    f90: HashMap<F90, i32>,
+    /// Attributes that the program has set on predefined datatypes.
+    named_attributes: HashMap<i32, Attributes>,
+}
+
+impl Default for Types {
+    fn default() -> Self {
+        Self {
+            slab: Slab::new(Kind::Datatype),
+            renamed: HashMap::new(),
+            f90: HashMap::new(),
+            named_attributes: HashMap::new(),
+        }
+    }
+}
+
+impl Types {
     /// The datatype that a handle names.
     pub fn datatype(&self, handle: i32) -> Outcome<Datatype> {
         if let Some(named) = named(handle) {
@@ -41,23 +68,23 @@ impl Runtime {
 
     /// The entry of a derived datatype, and its index.
     pub fn derived(&self, handle: i32) -> Outcome<(u32, &Type)> {
-        let index = self.types.index_of(handle);
+        let index = self.slab.index_of(handle);
         index
-            .and_then(|index| Some((index, self.types.get(index)?)))
+            .and_then(|index| Some((index, self.slab.get(index)?)))
             .ok_or_else(|| MpiError::new(MPI_ERR_TYPE))
     }
 
     /// The attributes of a datatype.
-    pub fn type_attributes(&mut self, handle: i32) -> Option<&mut Attributes> {
+    pub fn attributes(&mut self, handle: i32) -> Option<&mut Attributes> {
         if named(handle).is_some() {
             return Some(self.named_attributes.entry(handle).or_default());
         }
-        let index = self.types.index_of(handle)?;
-        Some(&mut self.types[index].attributes)
+        let index = self.slab.index_of(handle)?;
+        Some(&mut self.slab[index].attributes)
     }
 
     /// Keeps a datatype; its handle.
-    pub fn add_type(&mut self, datatype: Datatype, committed: bool) -> Outcome<i32> {
+    pub fn add(&mut self, datatype: Datatype, committed: bool) -> Outcome<i32> {
         let entry = Type {
             datatype,
             committed,
@@ -66,10 +93,25 @@ impl Runtime {
             attributes: Attributes::default(),
         };
         let index = self
-            .types
+            .slab
             .insert(entry)
             .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many datatypes"))?;
-        Ok(self.types.handle(index))
+        Ok(self.slab.handle(index))
+    }
+
+    /// The datatype at `index` may be used in communication.
+    pub fn commit(&mut self, index: u32) {
+        self.slab[index].committed = true;
+    }
+
+    /// The handle of the datatype of one of Fortran's kinds, made when it is first asked for.
+    pub fn f90(&mut self, wanted: F90) -> Outcome<i32> {
+        if let Some(handle) = self.f90.get(&wanted) {
+            return Ok(*handle);
+        }
+        let handle = self.add(Datatype::f90(wanted)?, true)?;
+        self.f90.insert(wanted, handle);
+        Ok(handle)
     }
 
     /// A handle for a datatype that another one was made of: MPI's own has one, the program's gets a new one.
@@ -79,12 +121,12 @@ impl Runtime {
         }
         let mut own = self.f90.values().copied();
         let is_it = |handle: &i32| {
-            let index = self.types.index_of(*handle);
-            index.is_some_and(|index| self.types[index].datatype.is(datatype))
+            let index = self.slab.index_of(*handle);
+            index.is_some_and(|index| self.slab[index].datatype.is(datatype))
         };
         match own.find(is_it) {
             Some(handle) => Ok(handle),
-            None => self.add_type(datatype.clone(), false),
+            None => self.add(datatype.clone(), false),
         }
     }
 
@@ -96,30 +138,30 @@ impl Runtime {
         Ok(())
     }
 
-    /// Lets a derived datatype go, once no function of the program is given it any more. Messages keep what they need themselves.
-    pub fn drop_type(&mut self, handle: i32) -> Outcome {
+    /// Lets a derived datatype go; where `is_handed_out` it stays until [`Types::drop_freed`], for
+    /// functions of the program are still given its handle. Messages keep what they need themselves.
+    pub fn drop(&mut self, handle: i32, is_handed_out: bool) -> Outcome {
         self.may_drop(handle)?;
         let (index, _) = self.derived(handle)?;
-        if self.hands_out(handle) {
-            self.types[index].freed = true;
+        if is_handed_out {
+            self.slab[index].freed = true;
         } else {
-            self.types.remove(index);
+            self.slab.remove(index);
         }
         Ok(())
     }
 
-    /// A collective that handed out a datatype is over.
+    /// No function of the program is given a datatype's handle any more: it goes if it was freed.
     pub fn drop_freed(&mut self, handle: i32) {
-        if let Some(index) = self.types.index_of(handle)
-            && self.types[index].freed
-            && !self.hands_out(handle)
+        if let Some(index) = self.slab.index_of(handle)
+            && self.slab[index].freed
         {
-            self.types.remove(index);
+            self.slab.remove(index);
         }
     }
 
     /// The name of a datatype: MPI's own until the program sets another; nothing for a derived one. The null handle has one, too (MPI 4.1, 7.8).
-    pub fn type_name(&self, handle: i32) -> Outcome<&str> {
+    pub fn name(&self, handle: i32) -> Outcome<&str> {
         if handle == MPI_DATATYPE_NULL {
             return Ok("MPI_DATATYPE_NULL");
         }
@@ -133,19 +175,16 @@ impl Runtime {
     }
 
     /// Sets the name.
-    pub fn set_type_name(&mut self, handle: i32, name: String) -> Outcome {
+    pub fn set_name(&mut self, handle: i32, name: String) -> Outcome {
         match named(handle) {
             Some(named) => {
                 self.renamed.insert(named, name);
             }
             None => {
                 let index = self.derived(handle)?.0;
-                self.types[index].name = name;
+                self.slab[index].name = name;
             }
         }
         Ok(())
     }
 }
-
-/// Names that the program gave to predefined datatypes.
-pub type Renamed = std::collections::HashMap<Named, String>;

@@ -7,9 +7,10 @@ use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_NO_MEM};
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Buffer, Sink, Source};
+use crate::objects::comms::WORLD;
 use crate::p2p::{Started, Target};
 use crate::request::{Request, Work};
-use crate::runtime::{Runtime, WORLD};
+use crate::runtime::Runtime;
 use crate::wait::wait_for;
 
 /// Bytes that a message takes of the buffer besides its own.
@@ -77,7 +78,7 @@ impl Runtime {
 
     /// The number of the buffer that messages of a communicator take: its own, its session's, or the process's.
     fn buffer_for(&mut self, comm: u32) -> Outcome<u32> {
-        let session = self.comms[comm].session;
+        let session = self.objects.comms[comm].session;
         let owners = [
             Some(Owner::Comm(comm)),
             session.map(Owner::Session),

@@ -26,7 +26,10 @@ impl Runtime {
         match entry.work {
             Work::Receive => {
                 let asks = entry.asks;
-                if self.comms[comm].matching(context).cancel(asks, request) {
+                if self.objects.comms[comm]
+                    .matching(context)
+                    .cancel(asks, request)
+                {
                     self.cancelled(request);
                 }
                 Ok(())
@@ -48,12 +51,14 @@ impl Runtime {
                 self.answer(peer, Kind::Cancel, recall.as_bytes())
             }
             Work::Own => {
-                let rank = self.comms[comm].rank_of(context, peer);
+                let rank = self.objects.comms[comm].rank_of(context, peer);
                 let held = self.held.find(
                     |held| matches!(held.content, Content::Own { request: own } if own == request),
                 );
                 if let (Some(rank), Some(held)) = (rank, held)
-                    && self.comms[comm].matching(context).withdraw(rank, held)
+                    && self.objects.comms[comm]
+                        .matching(context)
+                        .withdraw(rank, held)
                 {
                     self.held.remove(held);
                     self.cancelled(request);
@@ -185,7 +190,7 @@ impl Runtime {
             return false;
         }
         // Messages of collectives are taken back by ranks that know of a death.
-        self.comms.iter_mut().any(|comm| {
+        self.objects.comms.iter_mut().any(|comm| {
             [0, COLLECTIVE].into_iter().any(|context| {
                 let rank = comm.rank_of(context, peer);
                 rank.is_some_and(|rank| comm.matching(context).withdraw(rank, held))

@@ -68,8 +68,8 @@ impl Runtime {
     #[inline]
     fn take_eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
         let is_synchronous = envelope.flags & SYNC != 0;
-        if let Some(comm) = self.comm_of(envelope.context) {
-            let entry = &mut self.comms[comm];
+        if let Some(comm) = self.objects.comms.of_context(envelope.context) {
+            let entry = &mut self.objects.comms[comm];
             let Some(rank) = entry.rank_of(envelope.context, from) else {
                 return Err(self.broken(from));
             };
@@ -96,7 +96,7 @@ impl Runtime {
 
     /// A message that no receive has asked for.
     pub(super) fn unexpected(&mut self, context: u64, held: Held) -> Outcome {
-        match self.comm_of(context) {
+        match self.objects.comms.of_context(context) {
             Some(comm) => self.hold(comm, context, held),
             None => {
                 self.orphans.push_back((context, held));
@@ -179,14 +179,16 @@ impl Runtime {
     /// A message waits for its receive.
     pub fn hold(&mut self, comm: u32, context: u64, held: Held) -> Outcome {
         let (from, tag) = (held.from, held.tag);
-        let Some(source) = self.comms[comm].rank_of(context, from) else {
+        let Some(source) = self.objects.comms[comm].rank_of(context, from) else {
             return Err(self.broken(from));
         };
         let index = self
             .held
             .insert(held)
             .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many unexpected messages"))?;
-        self.comms[comm].matching(context).hold(source, tag, index);
+        self.objects.comms[comm]
+            .matching(context)
+            .hold(source, tag, index);
         self.crew.note();
         Ok(())
     }
@@ -204,7 +206,7 @@ impl Runtime {
             return Err(MpiError::new(MPI_ERR_INTERN));
         };
         let Request { comm, context, .. } = self.requests[receive];
-        let Some(rank) = self.comms[comm].rank_of(context, from) else {
+        let Some(rank) = self.objects.comms[comm].rank_of(context, from) else {
             return Err(self.broken(from));
         };
         self.requests[receive].peer = from;

@@ -57,16 +57,16 @@ impl Runtime {
             net.forget_requests(rank);
         }
         self.stalled.retain(|stalled| *stalled != rank);
-        for comm in self.comms.iter_mut() {
+        for comm in self.objects.comms.iter_mut() {
             comm.broken |= contains(comm, rank);
         }
         let ended: Vec<u32> = self
             .requests
             .iter()
             .filter(|(_, request)| !request.done)
-            .filter(|(_, request)| self.comms.get(request.comm).is_some())
+            .filter(|(_, request)| self.objects.comms.get(request.comm).is_some())
             .filter(|(_, request)| {
-                let broken = self.comms[request.comm].broken;
+                let broken = self.objects.comms[request.comm].broken;
                 match request.work {
                     Work::Receive if request.context & COLLECTIVE != 0 => broken,
                     Work::Receive => match request.asks {
@@ -90,8 +90,12 @@ impl Runtime {
             is_send && request.context & COLLECTIVE != 0
         };
         let all = self.requests.iter().filter(|(_, one)| is_stranded(one));
-        let broken =
-            all.filter(|(_, one)| self.comms.get(one.comm).is_some_and(|comm| comm.broken));
+        let broken = all.filter(|(_, one)| {
+            self.objects
+                .comms
+                .get(one.comm)
+                .is_some_and(|comm| comm.broken)
+        });
         let stranded: Vec<u32> = broken.map(|(index, _)| index).collect();
         for request in stranded {
             // One may have ended with another.
@@ -101,7 +105,9 @@ impl Runtime {
         }
         let (over, left) = std::mem::take(&mut self.executions)
             .into_iter()
-            .partition::<Vec<_>, _>(|one| self.comms[one.comm].broken && !one.is_given_up());
+            .partition::<Vec<_>, _>(|one| {
+                self.objects.comms[one.comm].broken && !one.is_given_up()
+            });
         self.executions = left;
         for execution in over {
             let error = lost(format!("rank {rank} has died"));
@@ -151,7 +157,9 @@ impl Runtime {
         let entry = &self.requests[request];
         if entry.work == Work::Receive {
             let (comm, context, asks) = (entry.comm, entry.context, entry.asks);
-            self.comms[comm].matching(context).cancel(asks, request);
+            self.objects.comms[comm]
+                .matching(context)
+                .cancel(asks, request);
         }
         self.withdraw(request);
         self.requests[request].status.error = MPI_ERR_PROC_ABORTED;
@@ -161,7 +169,7 @@ impl Runtime {
     /// Whether a receive from `source` can only be met by what is here already.
     #[cold]
     pub fn is_hopeless(&self, comm: u32, context: u64, source: matching::Source) -> bool {
-        let entry = &self.comms[comm];
+        let entry = &self.objects.comms[comm];
         match source {
             _ if context & COLLECTIVE != 0 => entry.broken,
             matching::Source::Any => entry.broken,
@@ -180,7 +188,9 @@ impl Runtime {
         if entry.done || entry.work != Work::Receive || !self.is_hopeless(comm, context, asks) {
             return Ok(());
         }
-        self.comms[comm].matching(context).cancel(asks, request);
+        self.objects.comms[comm]
+            .matching(context)
+            .cancel(asks, request);
         self.requests.remove(request);
         Err(lost("whoever is to send it has died".to_owned()))
     }
@@ -188,7 +198,7 @@ impl Runtime {
     /// A collective of a communicator cannot be begun where a rank has died.
     #[inline]
     pub fn check_whole(&self, comm: u32) -> Outcome {
-        if self.comms[comm].broken {
+        if self.objects.comms[comm].broken {
             return Err(lost("a rank of the communicator has died".to_owned()));
         }
         Ok(())

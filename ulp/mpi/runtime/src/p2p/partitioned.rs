@@ -119,7 +119,7 @@ impl Runtime {
         };
         let mut greeting = Buffer::new(GREETING);
         if sends {
-            let context = self.new_context();
+            let context = self.objects.comms.new_context();
             for (place, word) in [context, message, all].into_iter().enumerate() {
                 greeting.bytes_mut()[place * 8..][..8].copy_from_slice(&word.to_le_bytes());
             }
@@ -138,7 +138,7 @@ impl Runtime {
                 self.adopt(whole, child);
             }
         } else {
-            let context = self.comms[comm].context | COLLECTIVE;
+            let context = self.objects.comms[comm].context | COLLECTIVE;
             let (from, sink) = (matching::Source::Rank(peer), greeting.sink());
             let tag = matching::Tag::Is(tag);
             let child = self.start_receive(comm, context, from, tag, sink)?;
@@ -152,7 +152,7 @@ impl Runtime {
 
     /// The communicator of the two sides.
     fn meet(&mut self, context: u64, sender: u32, receiver: u32) -> Outcome<u32> {
-        if let Some(known) = self.comm_of(context) {
+        if let Some(known) = self.objects.comms.of_context(context) {
             // Both sides are this process.
             return Ok(known);
         }
@@ -294,7 +294,7 @@ impl Runtime {
                 break;
             };
             let sink = side.range(number);
-            let context = self.comms[hidden].context;
+            let context = self.objects.comms[hidden].context;
             let from = matching::Source::Rank(0);
             let tag = matching::Tag::Is(number as i32);
             let child = self.start_receive(hidden, context, from, tag, sink)?;
@@ -341,7 +341,7 @@ impl Runtime {
             }
             return Ok(());
         };
-        let other = self.comms[hidden].group.size() - 1;
+        let other = self.objects.comms[hidden].group.size() - 1;
         let to: Target = self
             .target(hidden, false, other, number as i32)
             .ok_or_else(|| MpiError::new(MPI_ERR_INTERN))?;
@@ -385,7 +385,7 @@ impl Runtime {
             entry.memory = Some(greeting);
         }
         if let Some(hidden) = side.hidden
-            && self.comms[hidden].group.size() > 1
+            && self.objects.comms[hidden].group.size() > 1
         {
             self.drop_comm(hidden);
         }

@@ -131,7 +131,7 @@ pub fn start(guard: &mut Guard, request: u32) -> Outcome {
 
 fn begin(guard: &mut Guard, request: u32) -> Outcome {
     let comm = guard.requests[request].comm;
-    let is_broken = guard.comms[comm].broken;
+    let is_broken = guard.objects.comms[comm].broken;
     let Some(Extra::Persistent(whole)) = guard.requests[request].extra.as_deref_mut() else {
         return Err(MpiError::new(MPI_ERR_INTERN));
     };
@@ -157,7 +157,7 @@ fn begin(guard: &mut Guard, request: u32) -> Outcome {
         }
         Bound::Receive { from, tag, sink } => {
             let (from, tag, sink) = (*from, *tag, *sink);
-            let context = guard.comms[comm].context;
+            let context = guard.objects.comms[comm].context;
             let child = guard.start_receive(comm, context, from, tag, sink)?;
             guard.adopt(request, child);
         }

@@ -90,7 +90,7 @@ impl Runtime {
         tag: matching::Tag,
         sink: Sink,
     ) -> Outcome<u32> {
-        let context = self.comms[comm].context;
+        let context = self.objects.comms[comm].context;
         let Some(request) = self.take_spare(sink) else {
             return self.start_slowly(comm, source, tag, sink);
         };
@@ -106,7 +106,7 @@ impl Runtime {
         tag: matching::Tag,
         sink: Sink,
     ) -> Outcome<u32> {
-        let context = self.comms[comm].context;
+        let context = self.objects.comms[comm].context;
         self.start_receive(comm, context, source, tag, sink)
     }
 
@@ -131,7 +131,7 @@ impl Runtime {
     ) -> Option<u32> {
         let request = *self.spares.last()?;
         let spare = self.requests.get_mut(request)?;
-        let entry = self.comms.get_mut(comm)?;
+        let entry = self.objects.comms.get_mut(comm)?;
         let context = entry.context;
         let world = entry.world_of(context, source)?;
         if self.losses != 0 || self.peers.get(world as usize)?.lost {
@@ -164,14 +164,14 @@ impl Runtime {
         tag: matching::Tag,
     ) -> Outcome<u32> {
         let mut is_lost = false;
-        if let Some(held) = self.comms[comm]
+        if let Some(held) = self.objects.comms[comm]
             .matching(context)
             .post(source, tag, request)
         {
             self.deliver_held(held, request)
                 .inspect_err(|_| self.abandon(request))?;
         } else if let matching::Source::Rank(rank) = source
-            && let Some(world) = self.comms[comm].world_of(context, rank)
+            && let Some(world) = self.objects.comms[comm].world_of(context, rank)
         {
             // The answer to "who is that" for those who look at a peer that has died.
             self.requests[request].peer = world;

@@ -26,8 +26,8 @@ impl Runtime {
             WHOLE => Offered::Whole,
             _ => return Err(self.broken(from)),
         };
-        if let Some(comm) = self.comm_of(envelope.context) {
-            let entry = &mut self.comms[comm];
+        if let Some(comm) = self.objects.comms.of_context(envelope.context) {
+            let entry = &mut self.objects.comms[comm];
             let Some(rank) = entry.rank_of(envelope.context, from) else {
                 return Err(self.broken(from));
             };

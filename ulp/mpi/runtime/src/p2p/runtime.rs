@@ -1,18 +1,18 @@
 //! The state of MPI in this process.
 
-use crate::attr::{Attributes, Keyvals};
 use crate::collective::choose::Kept;
+use crate::collective::comm_state::CommStates;
 use crate::collective::exec::Execution;
+use crate::collective::rounds::Calls;
 use crate::collective::shared::Given;
-use crate::comm::{Comm, context};
 use crate::constants::{MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL};
 use crate::crew::Crew;
 use crate::errors::Outcome;
-use crate::group::{Group, Known};
 use crate::handle::{Kind, Slab};
 use crate::host::{Awaited, Host, Inlet, LargePages, Outlet, Pair, Source};
 use crate::net::Net;
-use crate::operation::{self, Calls, Operations};
+use crate::objects::Objects;
+use crate::objects::comms::{SELF, WORLD};
 use crate::p2p::buffered::Buffers;
 use crate::p2p::deliver::Held;
 use crate::pace::Pace;
@@ -21,8 +21,6 @@ use crate::settings::{Fast, Rendezvous};
 use crate::transport::contract::Queued;
 use crate::transport::polling::Polling;
 use crate::transport::shm::ways::Ways;
-use crate::types::{Renamed, Type};
-use ferriband_mpi_data::F90;
 use std::collections::{HashMap, VecDeque};
 
 /// Everything that this process knows.
@@ -33,8 +31,8 @@ pub struct Runtime {
     pub host: Option<Host>,
     /// Ranks that are reached by verbs; none if no rank is.
     pub net: Option<Box<Net>>,
-    /// Communicators; the world is at 0, the process itself at 1.
-    pub comms: Slab<Comm>,
+    /// Communicators, datatypes and what else the program has handles of.
+    pub objects: Objects,
     /// Requests.
     pub requests: Slab<Request>,
     /// Messages that wait for their receive.
@@ -43,22 +41,6 @@ pub struct Runtime {
     pub probed: HashMap<u32, u32>,
     /// The buffers of buffered messages.
     pub buffers: Buffers,
-    /// Derived datatypes.
-    pub types: Slab<Type>,
-    /// Groups that the program has.
-    pub groups: Slab<Known>,
-    /// Sessions of the program.
-    pub sessions: Slab<crate::edge::Session>,
-    /// Keys of attributes.
-    pub keyvals: Keyvals,
-    /// Names that the program gave to predefined ones.
-    pub renamed: Renamed,
-    /// Handles of the datatypes of Fortran's kinds.
-    pub f90: HashMap<F90, i32>,
-    /// Operations of the program.
-    pub ops: Operations,
-    /// Attributes that the program has set on predefined datatypes.
-    pub named_attributes: HashMap<i32, Attributes>,
     /// What concerns one other rank, by rank in the world.
     pub peers: Vec<Peer>,
     /// Channels to this process, in the order of their opening.
@@ -97,19 +79,14 @@ pub struct Runtime {
     pub calls: Calls,
     /// Schedules that were used last.
     pub schedules: Kept,
+    /// What collectives keep for each communicator.
+    pub comm_states: CommStates,
     /// Memory for collectives that this process has given to communicators.
     pub given: Given,
     /// Flags of such memory that calls wait for: of several threads each one.
     pub flags: Vec<Awaited>,
     /// What was set.
     pub settings: Settings,
-    /// Communicators by their contexts.
-    pub contexts: HashMap<u64, u32>,
-    /// Communicators that the program has freed and something still concerns.
-    pub(crate) doomed: Vec<u32>,
-    /// The context that was asked for last, and its communicator.
-    pub last: (u64, u32),
-    pub(crate) next_context: u32,
     /// Calls that only ask, one after the other, that have found nothing new.
     pub asked_in_vain: u32,
 }
@@ -192,10 +169,6 @@ pub struct Inbound {
 
 /// No request has this index.
 pub const NOBODY: u32 = u32::MAX;
-/// Index of MPI_COMM_WORLD.
-pub const WORLD: u32 = 0;
-/// Index of MPI_COMM_SELF.
-pub const SELF: u32 = 1;
 
 impl Runtime {
     /// For a process that is rank of the world's `host`, or alone.
@@ -207,19 +180,11 @@ impl Runtime {
             rank,
             host,
             net: None,
-            comms: Slab::new(Kind::Comm),
+            objects: Objects::new(rank, size)?,
             requests: Slab::new(Kind::Request),
             held: Slab::new(Kind::Message),
             probed: HashMap::new(),
             buffers: Buffers::default(),
-            types: Slab::new(Kind::Datatype),
-            groups: Slab::new(Kind::Group),
-            sessions: Slab::new(Kind::Session),
-            keyvals: Keyvals::default(),
-            renamed: Renamed::default(),
-            f90: HashMap::new(),
-            ops: operation::none(),
-            named_attributes: HashMap::new(),
             peers: (0..size).map(|_| Peer::default()).collect(),
             inlets: Vec::new(),
             polling: Polling::new(),
@@ -237,32 +202,14 @@ impl Runtime {
             executions: Vec::new(),
             calls: Calls::new(),
             schedules: Kept::default(),
+            comm_states: CommStates::new(SELF + 1),
             given: Given::default(),
             flags: Vec::new(),
             pages: LargePages::new(settings.large_pages),
             ways: Ways::default(),
             settings,
-            contexts: HashMap::new(),
-            doomed: Vec::new(),
-            last: (u64::MAX, 0),
-            next_context: 2,
             asked_in_vain: 0,
         };
-        for (name, group, own) in [
-            ("MPI_COMM_WORLD", Group::World { size }, rank),
-            ("MPI_COMM_SELF", Group::of(vec![rank]), 0),
-        ] {
-            // Contexts of leader 0, number 0, and of each process itself, which never travels.
-            let number = u32::from(own != rank || name != "MPI_COMM_WORLD");
-            let mut comm = Comm::new(
-                context(if number == 0 { 0 } else { rank }, number),
-                group,
-                own,
-            );
-            name.clone_into(&mut comm.name);
-            comm.predefined = true;
-            runtime.add_comm(comm)?;
-        }
         let mut nothing = Request::send(Work::Nothing, WORLD, 0, rank, Source::EMPTY);
         nothing.done = true;
         runtime.nothing = runtime.add_request(nothing)?;
@@ -273,7 +220,7 @@ impl Runtime {
     /// Keeps the launcher's knowledge of whether an error of the world ends this rank.
     pub fn note_fatal(&self) {
         if let Some(host) = &self.host {
-            let handler = self.comms[WORLD].errhandler;
+            let handler = self.objects.comms[WORLD].errhandler;
             host.set_fatal([MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler));
         }
     }

@@ -43,7 +43,7 @@ impl Runtime {
     /// Where a message to `rank` of the communicator at `comm` goes.
     #[inline(always)]
     pub fn target(&self, comm: u32, collective: bool, rank: u32, tag: i32) -> Option<Target> {
-        let entry = &self.comms[comm];
+        let entry = &self.objects.comms[comm];
         let context = entry.context | if collective { COLLECTIVE } else { 0 };
         Some(Target {
             comm,
@@ -174,10 +174,10 @@ impl Runtime {
 
     #[cold]
     fn send_to_self(&mut self, to: Target, source: Source, synchronous: bool) -> Outcome<Started> {
-        let Some(rank) = self.comms[to.comm].rank_of(to.context, to.peer) else {
+        let Some(rank) = self.objects.comms[to.comm].rank_of(to.context, to.peer) else {
             return Err(MpiError::new(MPI_ERR_INTERN));
         };
-        if let Some(receive) = self.comms[to.comm]
+        if let Some(receive) = self.objects.comms[to.comm]
             .matching(to.context)
             .arrive(rank, to.tag)
         {

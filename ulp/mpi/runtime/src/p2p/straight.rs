@@ -28,7 +28,7 @@ impl Runtime {
         tag: Tag,
         sink: Sink,
     ) -> Option<Status> {
-        let entry = self.comms.get_mut(comm)?;
+        let entry = self.objects.comms.get_mut(comm)?;
         let context = entry.context;
         let world = entry.world_of(context, source)?;
         if !entry.point.is_still(source) {

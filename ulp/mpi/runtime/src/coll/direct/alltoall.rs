@@ -138,7 +138,10 @@ fn alltoall_by_reading(
 
 /// Reads a block of another rank. False if that is not allowed here.
 fn read(guard: &mut Guard, (comm, rank): (u32, u32), address: u64, place: &Sink) -> Outcome<bool> {
-    let world = guard.comms[comm].group.world(rank).ok_or_else(broken)?;
+    let world = guard.objects.comms[comm]
+        .group
+        .world(rank)
+        .ok_or_else(broken)?;
     let host = guard.host.as_ref().ok_or_else(broken)?;
     let Err(error) = read_peer(host.pid(world), address, place) else {
         return Ok(true);

@@ -102,7 +102,7 @@ impl Runtime {
     /// the same answer.
     #[inline]
     pub fn is_direct(&self, comm: u32, kind: Kind, bytes: usize) -> bool {
-        matches!(&self.comms[comm].sharing, Sharing::Part(area) if bytes as u64 <= area.direct[kind as usize])
+        matches!(&self.comm_states[comm].sharing, Sharing::Part(area) if bytes as u64 <= area.direct[kind as usize])
     }
 }
 
@@ -116,7 +116,7 @@ fn with(
     guard.check_whole(comm)?;
     let mut area = take(guard, comm)?;
     let outcome = body(guard, &mut area);
-    guard.comms[comm].sharing = Sharing::Part(area);
+    guard.comm_states[comm].sharing = Sharing::Part(area);
     outcome
 }
 

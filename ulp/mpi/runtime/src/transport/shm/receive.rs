@@ -3,7 +3,6 @@
 //! Owns: the order of a channel's records, and what is told of them to their sender. Must not know:
 //! what a message that is more than the program's bytes says.
 
-use crate::comm::COLLECTIVE;
 use crate::constants::{MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
 use crate::host::Source;
@@ -96,7 +95,7 @@ impl Runtime {
         }
         let (Some(inbound), Some(mut entry)) = (
             self.inlets.get_mut(inlet as usize),
-            self.comms.get_mut(self.last.1),
+            self.objects.comms.latest(),
         ) else {
             return true;
         };
@@ -123,14 +122,8 @@ impl Runtime {
                 break true;
             }
             if context != of {
-                let pair = context & !COLLECTIVE;
-                if pair != self.last.0 {
-                    let Some(found) = self.contexts.get(&pair) else {
-                        break true;
-                    };
-                    self.last = (pair, *found);
-                }
-                let Some(named) = self.comms.get_mut(self.last.1) else {
+                let comms = &mut self.objects.comms;
+                let Some(named) = comms.of_context(context).and_then(|at| comms.get_mut(at)) else {
                     break true;
                 };
                 entry = named;

@@ -10,7 +10,8 @@ use crate::constants::{
     MPI_THREAD_MULTIPLE,
 };
 use crate::errors::{MpiError, Outcome};
-use crate::runtime::{Runtime, WORLD};
+use crate::objects::comms::WORLD;
+use crate::runtime::Runtime;
 use crate::wireup;
 use ferriband_ibv::{EventKind, Wc, WcStatus};
 use ferriband_mpi_proto::envelope::Kind;
@@ -137,7 +138,7 @@ impl Runtime {
     /// Whether the program wants to end when another rank cannot be reached: it has not asked for errors to be returned.
     fn is_loss_fatal(&self) -> bool {
         matches!(
-            self.comms[WORLD].errhandler,
+            self.objects.comms[WORLD].errhandler,
             MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT
         )
     }

@@ -1,0 +1,79 @@
+//! When communicators come and go.
+//!
+//! Owns: the messages that came before their communicator, and what keeps a freed one. Must not know:
+//! how ranks agree about a new one.
+
+use crate::comm::{COLLECTIVE, Comm, side_context};
+use crate::errors::Outcome;
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Keeps a communicator, and gives it the messages that came before it. Its index.
+    pub fn add_comm(&mut self, comm: Comm) -> Outcome<u32> {
+        let context = comm.context;
+        let index = self.add_nameless(comm)?;
+        self.name_comm(index, context)?;
+        Ok(index)
+    }
+
+    /// Keeps a communicator whose context is not known yet. Its index.
+    pub fn add_nameless(&mut self, comm: Comm) -> Outcome<u32> {
+        self.bury();
+        let index = self.objects.comms.insert(comm)?;
+        self.comm_states.begin(index);
+        Ok(index)
+    }
+
+    /// The context of a communicator is known: gives it the messages that came before it.
+    pub fn name_comm(&mut self, index: u32, context: u64) -> Outcome {
+        self.objects.comms.set_context(index, context);
+        for _ in 0..self.orphans.len() {
+            let Some((theirs, held)) = self.orphans.pop_front() else {
+                break;
+            };
+            if theirs & !COLLECTIVE == context {
+                self.hold(index, theirs, held)?;
+            } else {
+                self.orphans.push_back((theirs, held));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns
+    /// it.
+    pub fn drop_comm(&mut self, index: u32) {
+        let comms = &mut self.objects.comms;
+        comms.retire(index);
+        let side = comms.of_context(side_context(comms[index].context));
+        comms.doom(index);
+        if let Some(side) = side.filter(|side| *side != index) {
+            self.drop_comm(side);
+        }
+        self.bury();
+    }
+
+    /// Whether something that has begun still needs a communicator.
+    pub fn is_in_use(&self, index: u32) -> bool {
+        let comm = &self.objects.comms[index];
+        !comm.point.is_idle()
+            || !comm.collective.is_idle()
+            || self.executions.iter().any(|one| one.comm == index)
+            || self.probed.values().any(|comm| *comm == index)
+            || self
+                .requests
+                .iter()
+                .any(|(at, request)| request.comm == index && at != self.nothing)
+    }
+
+    /// Takes out the communicators that were freed and that nothing concerns any more.
+    fn bury(&mut self) {
+        for index in self.objects.comms.take_doomed() {
+            if self.is_in_use(index) {
+                self.objects.comms.doom(index);
+            } else if self.objects.comms.remove(index) {
+                self.comm_states.end(index);
+            }
+        }
+    }
+}
