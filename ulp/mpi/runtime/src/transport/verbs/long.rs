@@ -5,10 +5,12 @@ use super::memory::{Purpose, Reachable, Refusal, reach_sink, reach_source};
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
+use crate::ground::status::status;
+use crate::handle::NOBODY;
 use crate::host::Source;
-use crate::request::{Work, status};
-use crate::runtime::{NOBODY, Runtime};
-use crate::settings::Rendezvous;
+use crate::net::limits::Rendezvous;
+use crate::request::Work;
+use crate::runtime::Runtime;
 use crate::transport::contract::{Offered, Place};
 use ferriband_ibv::{RKey, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{self, Kind};
@@ -80,7 +82,7 @@ impl Runtime {
         } else {
             Offered::Parts
         };
-        let puts = match self.settings.rendezvous {
+        let puts = match self.settings.verbs.rendezvous {
             Rendezvous::Auto => self.goes_by_packets(peer),
             Rendezvous::Get => false,
             Rendezvous::Put | Rendezvous::Send => true,
@@ -336,7 +338,7 @@ impl Runtime {
         if self.ready(peer)? == super::Ready::NotYet {
             return Ok(());
         }
-        let piece = self.settings.piece as u64;
+        let piece = self.settings.verbs.piece as u64;
         loop {
             let Some(net) = &mut self.net else {
                 return Ok(());
