@@ -41,7 +41,7 @@ pub mod transport;
 pub(crate) use abi as edge;
 pub(crate) use coll as collective;
 pub(crate) use ground::{constants, errors, handle, trace};
-pub(crate) use job::{crew, init, settings, wait, wireup};
+pub(crate) use job::{init, settings, wait, wireup};
 pub(crate) use objects::{attr, comm, datatype, group, info, operation, process, topology};
 pub(crate) use p2p::{loss, request, runtime};
 pub(crate) use transport::shm::{self as host, pace};

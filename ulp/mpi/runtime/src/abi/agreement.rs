@@ -5,7 +5,8 @@
 #![allow(unused_imports)]
 
 use super::*;
-use crate::ground::status::{Array, Status};
+use crate::ground::array::Array;
+use crate::ground::status::Status;
 use std::ffi::{c_char, c_double, c_int, c_void};
 
 const _: unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, *mut c_int) -> c_int =

@@ -10,7 +10,7 @@ use crate::collective::exec::{Buffers, Combine, Prepared};
 use crate::collective::shared;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::Array;
+use crate::ground::array::Array;
 use crate::host::{Sink, Source};
 use crate::job::state::Guard;
 use ferriband_mpi_coll::Collective;

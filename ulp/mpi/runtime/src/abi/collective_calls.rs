@@ -10,7 +10,7 @@ use crate::collective;
 use crate::collective::exec::Prepared;
 use crate::constants::MPI_ERR_ARG;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::Array;
+use crate::ground::array::Array;
 use crate::job::state::Guard;
 use crate::p2p::persistent::Bound;
 use std::ffi::{c_int, c_void};

@@ -5,11 +5,11 @@ use super::raise::{on_any, on_self};
 use super::values::put;
 use crate::constants::*;
 use crate::errors::MpiError;
-use crate::ground::status::Status;
+use crate::ground::status::{EMPTY, Status};
 use crate::job::state::Guard;
 use crate::objects::comms::SELF;
 use crate::p2p::family::{Call, General};
-use crate::request::{EMPTY, Extra, Request, Work};
+use crate::request::{Extra, Request, Work};
 use std::ffi::{c_int, c_void};
 
 #[unsafe(no_mangle)]

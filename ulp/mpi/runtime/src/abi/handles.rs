@@ -6,7 +6,7 @@
 
 use crate::constants::*;
 use crate::errors::MpiError;
-use crate::ground::status::Array;
+use crate::ground::array::Array;
 use crate::job::state::Guard;
 use crate::objects::comms::SELF;
 use crate::request::Work;

@@ -6,7 +6,7 @@ use super::values::{rank_of, sink, source};
 use crate::collective::exec::{Buffers, Prepared};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::Array;
+use crate::ground::array::Array;
 use crate::host::{Sink, Source};
 use crate::job::state::Guard;
 use ferriband_mpi_coll::{Blocks, InterCollective, InterRoot, Place, Schedule, build_inter};

@@ -5,7 +5,7 @@ use super::raise::{on_any, on_comm};
 use super::values::*;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::Status;
+use crate::ground::status::{FROM_NOBODY, Status};
 use crate::host::Sink;
 use crate::job::state::Guard;
 use crate::loss::lost;

@@ -86,6 +86,5 @@ pub use topology::*;
 pub use type_ask::*;
 pub use type_f90::*;
 pub use type_make::*;
-pub use values::FROM_NOBODY;
 
 pub use crate::job::state::Guard;

@@ -7,7 +7,7 @@ use super::values::source;
 use crate::collective::exec::{Buffers, Prepared};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::Array;
+use crate::ground::array::Array;
 use crate::host::{Sink, Source};
 use crate::job::state::Guard;
 use crate::topology::Around;

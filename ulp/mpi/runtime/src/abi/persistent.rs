@@ -6,11 +6,11 @@ use super::raise::{on_any, on_comm};
 use super::values::*;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::Array;
+use crate::ground::array::Array;
+use crate::ground::status::{EMPTY, FROM_NOBODY};
 use crate::job::state::Guard;
 use crate::objects::comms::SELF;
 use crate::p2p::persistent::{self, Bound, Mode};
-use crate::request::EMPTY;
 use std::ffi::{c_int, c_void};
 
 /// Makes a persistent request; its handle.

@@ -9,7 +9,7 @@ use super::values::rank_of;
 use crate::collective::exec::Prepared;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::Array;
+use crate::ground::array::Array;
 use crate::job::state::Guard;
 use ferriband_mpi_coll::{Blocks, Collective};
 use std::ffi::c_int;

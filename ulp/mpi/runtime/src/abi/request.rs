@@ -6,10 +6,10 @@ use super::raise::on_any;
 use super::values::{put, put_status};
 use crate::constants::*;
 use crate::errors::MpiError;
-use crate::ground::status::Status;
+use crate::ground::status::{EMPTY, Status};
 use crate::job::state::Guard;
 use crate::objects::comms::SELF;
-use crate::request::{EMPTY, Work};
+use crate::request::Work;
 use crate::wait::{self, wait_request};
 use std::ffi::c_int;
 

@@ -6,9 +6,9 @@ use super::raise::on_any;
 use super::request::glance;
 use super::values::{put, put_status};
 use crate::constants::*;
-use crate::ground::status::{Array, Status};
+use crate::ground::array::Array;
+use crate::ground::status::{EMPTY, Status};
 use crate::job::state::Guard;
-use crate::request::EMPTY;
 use std::ffi::c_int;
 
 /// What a request that is over says.

@@ -10,10 +10,11 @@ use super::request::{Over, glance, outcome};
 use super::values::{put, put_status};
 use crate::constants::*;
 use crate::errors::MpiError;
-use crate::ground::status::{Array, Status};
+use crate::ground::array::Array;
+use crate::ground::status::{EMPTY, Status};
+use crate::handle::NOBODY;
 use crate::job::state::Guard;
-use crate::request::EMPTY;
-use crate::runtime::{NOBODY, Runtime};
+use crate::runtime::Runtime;
 use crate::wait::{wait_for, wait_request};
 use std::ffi::c_int;
 

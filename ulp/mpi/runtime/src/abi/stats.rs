@@ -35,11 +35,11 @@ pub unsafe extern "C" fn ferriband_mpi_switch(name: *const c_char, value: *const
     };
     let done = match (name.to_bytes(), value.to_bytes()) {
         (b"acks", b"0") => {
-            guard.settings.acks = false;
+            guard.settings.verbs.acks = false;
             Ok(())
         }
         (b"acks", b"1") => {
-            guard.settings.acks = true;
+            guard.settings.verbs.acks = true;
             Ok(())
         }
         (b"design", wanted) => {

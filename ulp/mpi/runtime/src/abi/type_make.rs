@@ -9,7 +9,7 @@ use super::values::{list, longs, put};
 use crate::constants::*;
 use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::Array;
+use crate::ground::array::Array;
 use crate::job::state::Guard;
 use ferriband_mpi_data::{Datatype, Distribution, Form, Order, TypeClass, match_size, value_index};
 use std::ffi::c_int;

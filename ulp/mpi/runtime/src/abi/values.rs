@@ -3,10 +3,10 @@
 use crate::constants::*;
 use crate::datatype;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::{Array, Status};
+use crate::ground::array::Array;
+use crate::ground::status::{EMPTY, Status};
 use crate::host::{Layout, Sink, Source};
 use crate::job::state::Guard;
-use crate::request::EMPTY;
 use crate::runtime::Runtime;
 use ferriband_mpi_data::View;
 use ferriband_mpi_proto::matching;
@@ -217,16 +217,6 @@ pub fn rank_of(runtime: &Runtime, comm: u32, rank: c_int, class: i32) -> Outcome
         .ok_or_else(|| MpiError::with(class, format!("{rank} of {size}")))
 }
 
-/// The status of what MPI_PROC_NULL "sends".
-pub const FROM_NOBODY: Status = Status {
-    source: MPI_PROC_NULL,
-    tag: MPI_ANY_TAG,
-    error: MPI_SUCCESS,
-    cancelled: 0,
-    bytes: [0; 2],
-    reserved: [0; 2],
-};
-
 /// Writes `value` where the program wants it; a null pointer is an error.
 ///
 /// # Safety
@@ -314,66 +304,4 @@ pub unsafe fn longs<T: Copy>(array: *const T, length: usize) -> Outcome<Vec<T>> 
     Ok((0..length)
         .map(|index| unsafe { array.add(index).read_unaligned() })
         .collect())
-}
-
-impl Array {
-    /// Whether there is an array at all where elements are to be read.
-    #[inline]
-    pub fn check(&self, length: usize) -> Outcome {
-        if self.base.is_null() && length > 0 {
-            return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
-        }
-        Ok(())
-    }
-
-    /// The handle at `index`.
-    ///
-    /// # Safety
-    /// The array has more than `index` elements.
-    #[inline]
-    pub unsafe fn handle(&self, index: usize) -> i32 {
-        // SAFETY: the caller's promise; the number of a handle is its lowest 32 bits, and the others are zero.
-        unsafe {
-            let at = self.base.byte_add(index * self.width);
-            if self.width == 8 {
-                i32::try_from(at.cast::<u64>().read_unaligned()).unwrap_or(0)
-            } else {
-                at.cast::<i32>().read_unaligned()
-            }
-        }
-    }
-
-    /// Puts a handle at `index`.
-    ///
-    /// # Safety
-    /// The array has more than `index` elements, and may be written.
-    #[inline]
-    pub unsafe fn set_handle(&self, index: usize, handle: i32) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let at = self.base.byte_add(index * self.width);
-            if self.width == 8 {
-                at.cast::<i64>().write_unaligned(i64::from(handle));
-            } else {
-                at.cast::<i32>().write_unaligned(handle);
-            }
-        }
-    }
-
-    /// The count or displacement at `index`.
-    ///
-    /// # Safety
-    /// The array has more than `index` elements.
-    #[inline]
-    pub unsafe fn count(&self, index: usize) -> i64 {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let at = self.base.byte_add(index * self.width);
-            if self.width == 8 {
-                at.cast::<i64>().read_unaligned()
-            } else {
-                i64::from(at.cast::<i32>().read_unaligned())
-            }
-        }
-    }
 }

@@ -7,10 +7,10 @@
 //! communicators are made.
 
 use super::{exec, shared};
-use crate::comm::COLLECTIVE;
 use crate::constants::MPI_SUCCESS;
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
+use crate::ground::context::COLLECTIVE;
 use crate::host::{Sink, Source};
 use crate::p2p::Started;
 use crate::wait::wait_request;

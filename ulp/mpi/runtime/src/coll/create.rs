@@ -7,10 +7,11 @@
 use crate::attr::Attributes;
 use crate::collective::exec::{Buffers, Prepared};
 use crate::collective::{self, Call, run};
-use crate::comm::{COLLECTIVE, Comm, Remote, meeting_context, side_context};
+use crate::comm::{Comm, Remote, meeting_context, side_context};
 use crate::constants::{MPI_ERR_GROUP, MPI_ERR_INTERN, MPI_ERR_RANK, MPI_SUCCESS, MPI_UNDEFINED};
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
+use crate::ground::context::COLLECTIVE;
 use crate::group::Group;
 use crate::host::Buffer;
 use crate::info::Info;

@@ -4,13 +4,14 @@
 //! progress ([`Runtime::advance`]) and never waits itself, so blocking and non-blocking collectives are the same, and several may be under way.
 //! All messages of one bear its number as tag, in the communicator's second context; messages between two ranks match in order.
 
-use crate::comm::COLLECTIVE;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_RANK, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome};
+use crate::ground::context::COLLECTIVE;
+use crate::handle::NOBODY;
 use crate::host::{Buffer, Layout, Sink, Source};
 use crate::p2p::Started;
 use crate::request::{Request, Work};
-use crate::runtime::{NOBODY, Runtime};
+use crate::runtime::Runtime;
 use ferriband_mpi_coll::{Group, Peer, Schedule, Step};
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;

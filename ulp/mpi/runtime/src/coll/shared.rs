@@ -60,7 +60,7 @@ pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
     let mut word = Buffer::new(WORD);
     if me == 0 {
         let part = guard.give(&ranks).unwrap_or(u32::MAX);
-        let crowded = u32::from(guard.settings.spins == 0);
+        let crowded = u32::from(guard.settings.job.spins == 0);
         word.bytes_mut()[..4].copy_from_slice(&part.to_le_bytes());
         word.bytes_mut()[4..].copy_from_slice(&crowded.to_le_bytes());
     }
@@ -192,13 +192,13 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
 /// Waits for a flag.
 #[inline]
 pub(super) fn reach(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
-    for _ in 0..guard.settings.spins.min(PATIENCE) {
+    for _ in 0..guard.settings.job.spins.min(PATIENCE) {
         if awaited.is_reached() {
             return Ok(());
         }
         std::hint::spin_loop();
     }
-    if guard.settings.spins == 0 && reach_in_turns(&awaited) {
+    if guard.settings.job.spins == 0 && reach_in_turns(&awaited) {
         return Ok(());
     }
     awaited.set_away(true);

@@ -31,6 +31,9 @@ const GENERATION_SHIFT: u32 = 22;
 const GENERATIONS: u32 = 16;
 const INDEX: u32 = (1 << GENERATION_SHIFT) - 1;
 
+/// No object has this index.
+pub const NOBODY: u32 = u32::MAX;
+
 /// The objects of one kind.
 #[derive(Debug)]
 pub struct Slab<T> {

@@ -3,8 +3,7 @@
 //! A range is either plain, or the packed stream of elements that lie with gaps ([`Layout`]); whoever copies it sees no difference.
 
 use super::layout::Layout;
-use ferriband_host::cma;
-use std::io;
+use ferriband_mpi_data::{Filled, Segment};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -249,6 +248,28 @@ impl Sink {
         }
     }
 
+    /// Bytes of a run of its elements, on average; of a range without gaps all.
+    pub(crate) fn run_length(&self) -> usize {
+        // SAFETY: the layout is kept as long as the operation.
+        let layout = self.layout.map(|layout| unsafe { layout.as_ref() });
+        layout.map_or(self.length, Layout::run_length)
+    }
+
+    /// Fills `out` with the runs of memory that `length` bytes from `at` on are written to, until
+    /// `out` is full; nothing where there are no gaps.
+    pub(crate) fn runs(&self, at: usize, length: usize, out: &mut [Segment]) -> Filled {
+        assert!(at <= self.length && length <= self.length - at);
+        // SAFETY: the layout is kept as long as the operation.
+        let layout = self.layout.map(|layout| unsafe { layout.as_ref() });
+        let none = Filled {
+            segments: 0,
+            bytes: 0,
+        };
+        layout.map_or(none, |layout| {
+            layout.runs(self.address.addr() + at, length, out)
+        })
+    }
+
     /// Its first byte, for those who promise to write no further than it goes; none if there are gaps.
     #[inline]
     pub fn pointer(&self) -> Option<*mut u8> {
@@ -333,62 +354,6 @@ pub(crate) fn copy(from: *const u8, to: *mut u8, length: usize) {
     unsafe { ferriband_host::copy::bytes(from, to, length) };
 }
 
-/// Asks for the line at `address` to be written soon, so that the store does not wait for it.
-#[inline]
-pub(crate) fn will_write(address: *const u8) {
-    // SAFETY: a hint, which changes no memory and faults at no address.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags))
-    };
-}
-
-/// Whether [`demote`] does anything: bit 25 of ECX of CPUID's leaf 7 (Intel SDM, CLDEMOTE).
-pub(crate) fn demotes() -> bool {
-    use std::arch::x86_64::{__cpuid, __cpuid_count};
-    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx >> 25 & 1 == 1
-}
-
-/// Lets the line at `address`, which this core has just written, go to the cache that all cores share. Processors that do not know the hint pass it over.
-#[inline]
-pub(crate) fn demote(address: *const u8) {
-    // SAFETY: a hint, which changes no memory and faults at no address.
-    unsafe {
-        std::arch::asm!("cldemote [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
-    };
-}
-
-/// Asks for the line at `address`, which will be read soon.
-#[inline]
-pub fn will_read(address: *const u8) {
-    // SAFETY: a hint, which changes no memory and faults at no address.
-    unsafe {
-        std::arch::asm!("prefetcht0 [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
-    };
-}
-
-/// The same not at once: into the core's second cache.
-#[inline]
-pub(crate) fn will_read_far(address: *const u8) {
-    // SAFETY: a hint, which changes no memory and faults at no address.
-    unsafe {
-        std::arch::asm!("prefetcht1 [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
-    };
-}
-
-/// Reads `sink.len()` bytes at `address` of process `pid`.
-pub fn read_peer(pid: i32, address: u64, sink: &Sink) -> io::Result<()> {
-    match sink.layout {
-        // SAFETY: the range was promised.
-        None => unsafe { cma::read(pid, address, sink.address, sink.length) },
-        // SAFETY: the layout is kept, and the elements may be written.
-        Some(layout) => unsafe {
-            layout
-                .as_ref()
-                .read_peer(pid, address, sink.address.addr(), sink.length)
-        },
-    }
-}
-
 /// Another owner of a layout that somebody keeps.
 fn share(layout: NonNull<Layout>) -> Arc<Layout> {
     let layout = layout.as_ptr().cast_const();
@@ -437,17 +402,5 @@ mod tests {
             assert_eq!(to[..length], from[..length]);
             assert!(to[length..].iter().all(|byte| *byte == 0xff));
         }
-    }
-
-    #[test]
-    fn another_process_is_read_as_far_as_it_is_there() {
-        let from: Vec<u8> = (0..=255).collect();
-        let mut to = vec![0_u8; 256];
-        // SAFETY: a local buffer.
-        let sink = unsafe { Sink::new(to.as_mut_ptr(), to.len()) };
-        let own = std::process::id().cast_signed();
-        read_peer(own, from.as_ptr().addr() as u64, &sink).expect("one's own memory can be read");
-        assert_eq!(to, from);
-        assert!(read_peer(own, 8, &sink).is_err());
     }
 }

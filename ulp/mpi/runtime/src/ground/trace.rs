@@ -4,14 +4,13 @@
 //! `ferriband trace` reads. Untraced, a call costs one load and one branch. Messages are written down by their number among those from one rank to
 //! another, by which both ends find each other; those to oneself have none and are left out.
 
-use crate::comm::COLLECTIVE;
-use crate::constants::MPI_ERR_OTHER;
-use crate::errors::{MpiError, Outcome};
-use crate::runtime::Runtime;
+use super::constants::MPI_ERR_OTHER;
+use super::context::COLLECTIVE;
+use super::errors::{MpiError, Outcome};
 use ferriband_mpi_proto::envelope::Kind;
 use ferriband_mpi_proto::settings::MOST_TRACE_EVENTS;
-pub use ferriband_trace::now_ns;
-use ferriband_trace::{Event, Tape, Unwritable, What, Whose};
+use ferriband_trace::{Event, Tape, Unwritable, What};
+pub use ferriband_trace::{Whose, now_ns};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
@@ -39,24 +38,13 @@ pub fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
 
-/// Begins to write, to a file of this rank's in `dir` with room for `events` events.
-pub fn begin(runtime: &Runtime, dir: &Path, events: u64) -> Outcome {
+/// Begins to write, to a file of this rank's in `dir`.
+pub fn begin(dir: &Path, whose: &Whose) -> Outcome {
     if is_on() {
         return Ok(());
     }
-    let (ranks, job) = match &runtime.host {
-        Some(host) => (host.ranks(), host.secret()),
-        None => (1, u64::from(std::process::id())),
-    };
-    let whose = Whose {
-        rank: runtime.rank,
-        ranks,
-        job,
-        label: &format!("rank {}", runtime.rank),
-        events,
-    };
     let unwritable = |error: Unwritable| MpiError::with(MPI_ERR_OTHER, error.to_string());
-    let tape = Tape::begin(dir, &whose).map_err(unwritable)?;
+    let tape = Tape::begin(dir, whose).map_err(unwritable)?;
     let kinds = MESSAGES.map(|kind| tape.name(kind));
     let trace = Trace {
         tape,

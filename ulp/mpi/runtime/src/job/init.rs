@@ -4,15 +4,17 @@ use crate::collective::{self, choose};
 use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::edge::Guard;
 use crate::errors::Outcome;
-use crate::host::kernel;
-use crate::net::{Net, Wanted};
+use crate::host::{self, kernel};
+use crate::net::{self, Net, Wanted};
 use crate::objects::comms::{SELF, WORLD};
 use crate::runtime::{Runtime, Settings};
-use crate::settings::Chosen;
+use crate::settings::{Chosen, Job};
 use crate::trace;
+use crate::transport::sizes::Sizes;
 use crate::wait::wait_for;
 use crate::wireup::{self, Found};
 use ferriband_mpi_proto::segment::Life;
+use std::path::Path;
 
 /// Rounds of polling before the core is given away: about 20 microseconds.
 const SPINS: u32 = 2000;
@@ -29,24 +31,33 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     let program = joined.as_ref().and_then(|joined| joined.program);
     let host = joined.and_then(|joined| joined.host);
     let settings = Settings {
-        eager: chosen.eager,
-        eager_near: chosen.eager_near,
-        swap: chosen.swap,
-        eager_packets: chosen.eager_packets,
-        rendezvous: chosen.rendezvous,
-        bundle: chosen.bundle,
-        piece: chosen.piece,
-        fast: chosen.fast,
-        acks: chosen.acks,
-        // What is asked of a job is not asked of what its ranks start.
-        stats: chosen.stats && !is_kin,
-        spins: if is_crowded { 0 } else { SPINS },
-        reads_peers: chosen.reads_peers,
-        // Where cores are short a sender that has begun may be kept from going on, and its receiver would wait for it.
-        both_copy: chosen.both_copy.filter(|_| !is_crowded),
-        large_pages: chosen.large_pages,
-        threads: threads.min(MPI_THREAD_MULTIPLE),
-        program: program.unwrap_or(0),
+        sizes: Sizes {
+            eager: chosen.eager,
+            eager_near: chosen.eager_near,
+            swap: chosen.swap,
+        },
+        shm: host::limits::Limits {
+            reads_peers: chosen.reads_peers,
+            // Where cores are short a sender that has begun may be kept from going on, and its
+            // receiver would wait for it.
+            both_copy: chosen.both_copy.filter(|_| !is_crowded),
+            large_pages: chosen.large_pages,
+        },
+        verbs: net::limits::Limits {
+            eager_packets: chosen.eager_packets,
+            rendezvous: chosen.rendezvous,
+            bundle: chosen.bundle,
+            piece: chosen.piece,
+            fast: chosen.fast,
+            acks: chosen.acks,
+        },
+        job: Job {
+            spins: if is_crowded { 0 } else { SPINS },
+            // What is asked of a job is not asked of what its ranks start.
+            stats: chosen.stats && !is_kin,
+            threads: threads.min(MPI_THREAD_MULTIPLE),
+            program: program.unwrap_or(0),
+        },
     };
     if let Some(host) = &host {
         host.set_life(Life::Alive);
@@ -59,7 +70,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     }
     runtime.note_fatal();
     if let Some(dir) = chosen.trace.as_ref().filter(|_| !is_kin) {
-        trace::begin(&runtime, dir, chosen.trace_events)?;
+        begin_trace(&runtime, dir, chosen.trace_events)?;
     }
     if runtime.rank == 0 && !is_kin {
         for stranger in &chosen.strangers {
@@ -68,6 +79,22 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     }
     reach_others(&mut runtime, &chosen)?;
     Ok(runtime)
+}
+
+/// Writes down from here on what this rank does.
+fn begin_trace(runtime: &Runtime, dir: &Path, events: u64) -> Outcome {
+    let (ranks, job) = match &runtime.host {
+        Some(host) => (host.ranks(), host.secret()),
+        None => (1, u64::from(std::process::id())),
+    };
+    let whose = trace::Whose {
+        rank: runtime.rank,
+        ranks,
+        job,
+        label: &format!("rank {}", runtime.rank),
+        events,
+    };
+    trace::begin(dir, &whose)
 }
 
 /// Opens a device if there are ranks that are reached by one, and leaves this rank's card for them.
@@ -85,7 +112,7 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
             far: !host.is_alone(),
             timeout: chosen.timeout,
             registration: chosen.registration,
-            rendezvous: runtime.settings.rendezvous,
+            rendezvous: runtime.settings.verbs.rendezvous,
         };
         let net = Net::open(wanted, me, ranks, host.secret())?;
         host.set_card(net.card());

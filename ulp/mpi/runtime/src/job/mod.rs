@@ -2,12 +2,12 @@
 //! the runtime, wait and sleep, how it ends.
 //!
 //! Owns: the one runtime's place and the guard by which a call enters it ([`state`]), waiting
-//! ([`wait`]), sleeping threads ([`crew`]), wire-up ([`wireup`]). Must not know: what a message or
+//! ([`wait`]), sleeping threads ([`threads`]), wire-up ([`wireup`]). Must not know: what a message or
 //! a collective is; that something is over is all that a waiter learns.
 
-pub mod crew;
 pub mod init;
 pub mod settings;
 pub(crate) mod state;
+pub mod threads;
 pub mod wait;
 pub mod wireup;

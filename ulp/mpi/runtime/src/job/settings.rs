@@ -2,10 +2,10 @@
 
 use crate::constants::{MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN};
 use crate::errors::{MpiError, Outcome};
+use crate::net::limits::{Fast, Rendezvous};
 use crate::wireup::Wish;
-use ferriband_mpi_proto::fast::Plan;
 use ferriband_mpi_proto::settings::{FILE_VARIABLE, LONGEST_FILE, SETTINGS, Values, plan};
-pub use ferriband_registration::Way as Registration;
+use ferriband_registration::Way as Registration;
 use std::env;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -64,44 +64,17 @@ pub struct Chosen {
     pub timeout: u8,
 }
 
-/// Who moves a long message by verbs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rendezvous {
-    /// The sender, by SEND, where it goes by packets of our adapter, else the receiver.
-    Auto,
-    /// The receiver, by READ.
-    Get,
-    /// The sender, by WRITE.
-    Put,
-    /// The sender, by SEND, into the receive that the receiver has posted for it on a queue pair of its own; by WRITE what does not lie in one run of bytes.
-    Send,
-}
-
-/// How the RDMA fast path is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fast {
-    /// `design` and `block`: how a block is filled, and its bytes; with `block=auto` what it begins with.
-    pub plan: Plan,
-    /// `block=auto`: blocks that are too small grow.
-    pub grows: bool,
-    /// `fast_channels`: blocks of this process that peers may have; 0: none is asked for, and none given.
-    pub channels: u32,
-    /// `open_after`: messages to a peer before a block is asked for.
-    pub open_after: u32,
-    /// `close_below`: a block whose sender has sent fewer messages a second is taken back when another is refused one.
-    pub close_below: u32,
-}
-
-impl Fast {
-    /// Bytes of all blocks of this process, at most.
-    pub fn budget(&self) -> u64 {
-        let each = if self.grows {
-            Plan::usual(self.plan.design())
-        } else {
-            self.plan
-        };
-        u64::from(self.channels) * u64::from(each.size())
-    }
+/// What the runtime is told of its job.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// Rounds without news before the core is given away.
+    pub spins: u32,
+    /// Whether MPI_Finalize tells what has gone which way.
+    pub stats: bool,
+    /// MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.
+    pub threads: i32,
+    /// Which of the job's programs this is.
+    pub program: u32,
 }
 
 impl Chosen {
@@ -241,6 +214,7 @@ fn is_absent(error: &std::io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferriband_mpi_proto::fast::Plan;
 
     #[test]
     fn each_row_comes_to_its_field() {

@@ -1,10 +1,10 @@
 //! Waiting: polls, then gives the core away, then sleeps until a peer rings.
 
-use crate::crew;
+use super::threads;
 use crate::edge::Guard;
 use crate::errors::Outcome;
+use crate::handle::NOBODY;
 use crate::host::Awaited;
-use crate::runtime::NOBODY;
 use std::time::{Duration, Instant};
 
 /// Fruitless turns on the core before this process sleeps.
@@ -14,7 +14,7 @@ const YIELDS: u32 = 64;
 #[inline(always)]
 pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
     if guard.is_shared() {
-        return crew::wait(guard, NOBODY, is_over);
+        return threads::wait(guard, NOBODY, is_over);
     }
     let has_offers = !guard.offered.is_empty();
     if has_offers {
@@ -45,7 +45,7 @@ pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) 
 #[inline(always)]
 pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
     if guard.is_shared() {
-        return crew::wait(guard, request, |guard| guard.requests[request].done);
+        return threads::wait(guard, request, |guard| guard.requests[request].done);
     }
     guard.awaited = request;
     let outcome = wait_for(guard, |guard| guard.requests[request].done);
@@ -58,7 +58,7 @@ pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
 pub fn glance(guard: &mut Guard) -> Outcome {
     if guard.progress_all()? {
         guard.asked_in_vain = 0;
-    } else if guard.asked_in_vain < guard.settings.spins {
+    } else if guard.asked_in_vain < guard.settings.job.spins {
         guard.asked_in_vain += 1;
     } else {
         guard.outside(std::thread::yield_now);
@@ -84,10 +84,10 @@ struct Idle {
 impl Idle {
     #[inline]
     fn pass(&mut self, guard: &mut Guard) -> Outcome {
-        if self.rounds < guard.settings.spins {
+        if self.rounds < guard.settings.job.spins {
             self.rounds += 1;
             if self.rounds.is_multiple_of(64) && self.is_long(guard, POLLS_NET) {
-                self.rounds = guard.settings.spins;
+                self.rounds = guard.settings.job.spins;
             }
             return Ok(());
         }

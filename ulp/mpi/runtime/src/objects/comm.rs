@@ -2,14 +2,12 @@
 
 use crate::attr::Attributes;
 use crate::constants::MPI_ERRORS_ARE_FATAL;
+use crate::ground::context::COLLECTIVE;
 use crate::group::Group;
 use crate::info::Info;
 use crate::topology::Topology;
 use ferriband_mpi_proto::matching::Matching;
 use std::sync::Arc;
-
-/// Bit of a context that collective messages have.
-pub const COLLECTIVE: u64 = 1;
 
 /// A communicator.
 #[derive(Debug)]

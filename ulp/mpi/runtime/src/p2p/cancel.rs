@@ -1,13 +1,14 @@
 //! Cancelling: a receive is taken back here, a send as long as it waits here or lies unmatched with its receiver, which is asked.
 
-use crate::comm::COLLECTIVE;
 use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_REQUEST};
 use crate::errors::{MpiError, Outcome};
+use crate::ground::context::COLLECTIVE;
+use crate::handle::NOBODY;
 use crate::host::Buffer;
 use crate::p2p::deliver::Content;
 use crate::p2p::persistent::Bound;
 use crate::request::{Extra, Work};
-use crate::runtime::{NOBODY, Runtime};
+use crate::runtime::Runtime;
 use ferriband_mpi_proto::envelope::{Kind, Recall};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;

@@ -3,8 +3,9 @@
 //! Owns: the messages that came before their communicator, and what keeps a freed one. Must not know:
 //! how ranks agree about a new one.
 
-use crate::comm::{COLLECTIVE, Comm, side_context};
+use crate::comm::{Comm, side_context};
 use crate::errors::Outcome;
+use crate::ground::context::COLLECTIVE;
 use crate::runtime::Runtime;
 
 impl Runtime {

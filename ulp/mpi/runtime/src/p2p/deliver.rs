@@ -7,8 +7,9 @@ use crate::constants::{
     MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_SUCCESS,
 };
 use crate::errors::{MpiError, Outcome};
+use crate::ground::status::status;
 use crate::host::Source;
-use crate::request::{Request, status};
+use crate::request::Request;
 use crate::runtime::Runtime;
 use crate::trace;
 use crate::transport::contract::Offered;
@@ -189,7 +190,7 @@ impl Runtime {
         self.objects.comms[comm]
             .matching(context)
             .hold(source, tag, index);
-        self.crew.note();
+        self.sleepers.note();
         Ok(())
     }
 

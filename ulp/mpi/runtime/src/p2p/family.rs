@@ -2,10 +2,11 @@
 
 use crate::collective::exec::Prepared;
 use crate::constants::MPI_SUCCESS;
-use crate::ground::status::Status;
+use crate::ground::status::{EMPTY, Status};
+use crate::handle::NOBODY;
 use crate::p2p::persistent::{Bound, Persistent};
-use crate::request::{EMPTY, Extra, Request, Work};
-use crate::runtime::{NOBODY, Runtime};
+use crate::request::{Extra, Request, Work};
+use crate::runtime::Runtime;
 use std::ffi::{c_int, c_void};
 
 /// What the program has said of a generalized request.

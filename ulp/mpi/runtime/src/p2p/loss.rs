@@ -4,10 +4,12 @@
 //! a communicator that contains it, for no survivor can know how far the others have come. Messages that it has sent before are received as usual.
 //! Everything else goes on; MPI_Comm_create_group makes a communicator of the survivors.
 
-use crate::comm::{COLLECTIVE, Comm};
+use crate::comm::Comm;
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
-use crate::request::{Request, Work, status};
+use crate::ground::context::COLLECTIVE;
+use crate::ground::status::status;
+use crate::request::{Request, Work};
 use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 
@@ -113,7 +115,7 @@ impl Runtime {
             let error = lost(format!("rank {rank} has died"));
             self.give_up(execution, error);
         }
-        self.crew.note();
+        self.sleepers.note();
     }
 
     /// A receive has met a long message that nobody sends any more.

@@ -4,17 +4,20 @@
 //! highest bit, which no collective has: so the two meet in the order of their calls. Behind it lies a communicator that nobody sees, of these two
 //! processes; its messages are some partitions each, with their number as tag, and rounds keep their order by themselves.
 
-use crate::comm::{COLLECTIVE, Comm};
+use crate::comm::Comm;
 use crate::constants::{
     MPI_ERR_ARG, MPI_ERR_INTERN, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TRUNCATE,
 };
 use crate::errors::{MpiError, Outcome};
+use crate::ground::context::COLLECTIVE;
+use crate::ground::status::{FROM_NOBODY, status};
 use crate::group::Group;
+use crate::handle::NOBODY;
 use crate::host::{Buffer, Sink};
 use crate::p2p::persistent::{Bound, Persistent};
 use crate::p2p::{Started, Target};
-use crate::request::{Extra, Request, Work, status};
-use crate::runtime::{NOBODY, Runtime};
+use crate::request::{Extra, Request, Work};
+use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 
 /// Bytes of a message that small partitions share.
@@ -260,7 +263,7 @@ impl Runtime {
             return Ok(());
         }
         if side.peer.is_none() {
-            self.requests[request].status = crate::edge::FROM_NOBODY;
+            self.requests[request].status = FROM_NOBODY;
             self.finish(request);
             return Ok(());
         }

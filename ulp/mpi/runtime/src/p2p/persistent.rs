@@ -4,12 +4,14 @@ use crate::collective::exec::Prepared;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_REQUEST};
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
+use crate::ground::status::EMPTY;
+use crate::handle::NOBODY;
 use crate::host::{Layout, Sink, Source};
 use crate::p2p::buffered;
 use crate::p2p::partitioned::Partitioned;
 use crate::p2p::{Started, Target};
-use crate::request::{EMPTY, Extra, Request, Work};
-use crate::runtime::{NOBODY, Runtime};
+use crate::request::{Extra, Request, Work};
+use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
 

@@ -43,7 +43,7 @@ impl Runtime {
         }
         if !self.flags.is_empty() && self.flags.iter().any(Awaited::is_reached) {
             // Another thread may wait for it.
-            self.crew.note();
+            self.sleepers.note();
         }
         Ok(did)
     }

@@ -3,10 +3,11 @@
 //! Owns: receives that are kept for the next ones. Must not know: how a message comes.
 
 use crate::errors::Outcome;
-use crate::ground::status::Status;
+use crate::ground::status::{EMPTY, Status};
+use crate::handle::NOBODY;
 use crate::host::Sink;
-use crate::request::{EMPTY, Request, Work};
-use crate::runtime::{NOBODY, Runtime};
+use crate::request::{Request, Work};
+use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 
 impl Runtime {

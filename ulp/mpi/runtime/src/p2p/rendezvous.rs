@@ -5,9 +5,10 @@
 
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
+use crate::ground::status::status;
 use crate::host::Source;
 use crate::p2p::deliver::{Content, Held};
-use crate::request::{Work, status};
+use crate::request::Work;
 use crate::runtime::Runtime;
 use crate::transport::contract::{Body, Offered, Place, Queued};
 use crate::transport::shm::ways::Way;
@@ -76,7 +77,7 @@ impl Runtime {
             }
         } else if let Some(Place { address, .. }) = offered
             .place()
-            .filter(|_| self.settings.reads_peers && !is_here)
+            .filter(|_| self.settings.shm.reads_peers && !is_here)
         {
             let sink = sink.part(0, wanted as usize);
             self.pages.note(sink.address(), sink.len());
@@ -91,7 +92,7 @@ impl Runtime {
                 Some(Ok(())) => is_here = true,
                 Some(Err(error)) => match error.raw_os_error() {
                     Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
-                        self.settings.reads_peers = false
+                        self.settings.shm.reads_peers = false
                     }
                     Some(libc::ESRCH) => {
                         return self.fetch_failed(receive, peer, request, MPI_ERR_PROC_ABORTED);

@@ -1,11 +1,12 @@
 //! Requests: sends and receives that are not over when they begin, and what is made of them.
 
 use super::{family, persistent};
-use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_OTHER, MPI_SUCCESS};
+use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
-use crate::ground::status::Status;
+use crate::ground::status::{EMPTY, Status};
+use crate::handle::NOBODY;
 use crate::host;
-use crate::runtime::{NOBODY, Runtime};
+use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
 
@@ -165,36 +166,6 @@ impl Request {
     }
 }
 
-/// The empty status of the standard.
-pub const EMPTY: Status = Status {
-    source: MPI_ANY_SOURCE,
-    tag: MPI_ANY_TAG,
-    error: MPI_SUCCESS,
-    cancelled: 0,
-    bytes: [0; 2],
-    reserved: [0; 2],
-};
-
-/// The status of a message of `bytes` bytes.
-#[inline]
-pub fn status(source: u32, tag: i32, error: i32, bytes: u64) -> Status {
-    Status {
-        source: source.cast_signed(),
-        tag,
-        error,
-        cancelled: 0,
-        bytes: [bytes as u32, (bytes >> 32) as u32],
-        reserved: [0; 2],
-    }
-}
-
-impl Status {
-    /// Bytes of the message.
-    pub fn byte_count(&self) -> u64 {
-        u64::from(self.bytes[1]) << 32 | u64::from(self.bytes[0])
-    }
-}
-
 impl Runtime {
     /// What names a request to a peer.
     pub fn token(&self, request: u32) -> u64 {
@@ -220,7 +191,7 @@ impl Runtime {
     #[inline]
     pub fn finish(&mut self, request: u32) {
         self.satisfied |= request == self.awaited;
-        self.crew.over(request);
+        self.sleepers.over(request);
         let entry = &mut self.requests[request];
         entry.done = true;
         self.ended = self.ended.wrapping_add(1);

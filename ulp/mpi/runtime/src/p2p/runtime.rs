@@ -6,21 +6,22 @@ use crate::collective::exec::Execution;
 use crate::collective::rounds::Calls;
 use crate::collective::shared::Given;
 use crate::constants::{MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL};
-use crate::crew::Crew;
 use crate::errors::Outcome;
-use crate::handle::{Kind, Slab};
-use crate::host::{Awaited, Host, Inlet, LargePages, Outlet, Pair, Source};
-use crate::net::Net;
+use crate::ground::sleepers::Sleepers;
+use crate::handle::{Kind, NOBODY, Slab};
+use crate::host::{self, Awaited, Host, Inlet, LargePages, Outlet, Pair, Source};
+use crate::net::{self, Net};
 use crate::objects::Objects;
 use crate::objects::comms::{SELF, WORLD};
 use crate::p2p::buffered::Buffers;
 use crate::p2p::deliver::Held;
 use crate::pace::Pace;
 use crate::request::{Request, Work};
-use crate::settings::{Fast, Rendezvous};
+use crate::settings::Job;
 use crate::transport::contract::Queued;
 use crate::transport::polling::Polling;
 use crate::transport::shm::ways::Ways;
+use crate::transport::sizes::Sizes;
 use std::collections::{HashMap, VecDeque};
 
 /// Everything that this process knows.
@@ -68,7 +69,7 @@ pub struct Runtime {
     /// Deaths that the launcher has told of.
     pub losses: u32,
     /// Threads that wait.
-    pub crew: Crew,
+    pub sleepers: Sleepers,
     /// It was over since the round began.
     pub satisfied: bool,
     /// Requests that are over, of all that there were.
@@ -91,45 +92,17 @@ pub struct Runtime {
     pub asked_in_vain: u32,
 }
 
-/// What holds for the process's life.
+/// What was set, by the room that it is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Longest message that is sent eagerly, in bytes.
-    pub eager: usize,
-    /// The same by memory that ranks share, as far as a block takes it.
-    pub eager_near: usize,
-    /// Bytes of the shortest message that goes by a place of the pair, which another line, the
-    /// record's, is worth.
-    pub swap: usize,
-    /// The same as `eager` by packets of our adapter.
-    pub eager_packets: usize,
-    /// Rounds without news before the core is given away.
-    pub spins: u32,
-    /// Whether long messages are read from the sender's memory; cleared when the kernel refuses.
-    pub reads_peers: bool,
-    /// Bytes of the shortest message on one host that both sides copy; none: no message is, or the
-    /// kernel refuses.
-    pub both_copy: Option<u64>,
-    /// Bytes of the shortest message on one host whose buffers the kernel is asked to put into
-    /// large pages; none: no message's are.
-    pub large_pages: Option<u64>,
-    /// Who moves long messages by verbs.
-    pub rendezvous: Rendezvous,
-    /// Short messages that go to a rank by packets at once before others wait to go together; 0:
-    /// all do.
-    pub bundle: u32,
-    /// Bytes of a READ or WRITE of a long message.
-    pub piece: usize,
-    /// The fast path by verbs.
-    pub fast: Fast,
-    /// Whether messages by verbs are kept until they are acknowledged.
-    pub acks: bool,
-    /// Whether MPI_Finalize tells what has gone which way.
-    pub stats: bool,
-    /// MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.
-    pub threads: i32,
-    /// Which of the job's programs this is.
-    pub program: u32,
+    /// Lengths of messages.
+    pub sizes: Sizes,
+    /// Long messages of one host.
+    pub shm: host::limits::Limits,
+    /// Messages by verbs.
+    pub verbs: net::limits::Limits,
+    /// The job.
+    pub job: Job,
 }
 
 /// One other rank.
@@ -167,9 +140,6 @@ pub struct Inbound {
     pub inlet: Inlet,
 }
 
-/// No request has this index.
-pub const NOBODY: u32 = u32::MAX;
-
 impl Runtime {
     /// For a process that is rank of the world's `host`, or alone.
     pub fn new(host: Option<Host>, settings: Settings) -> Outcome<Self> {
@@ -196,7 +166,7 @@ impl Runtime {
             spares: Vec::new(),
             awaited: NOBODY,
             losses: 0,
-            crew: Crew::default(),
+            sleepers: Sleepers::default(),
             satisfied: false,
             ended: 0,
             executions: Vec::new(),
@@ -205,7 +175,7 @@ impl Runtime {
             comm_states: CommStates::new(SELF + 1),
             given: Given::default(),
             flags: Vec::new(),
-            pages: LargePages::new(settings.large_pages),
+            pages: LargePages::new(settings.shm.large_pages),
             ways: Ways::default(),
             settings,
             asked_in_vain: 0,

@@ -3,9 +3,9 @@
 //! Owns: which way a message goes that is sent at once, waits, or is told of, and messages of a
 //! process to itself. Must not know: how a channel stores it.
 
-use crate::comm::COLLECTIVE;
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
+use crate::ground::context::COLLECTIVE;
 use crate::host::Source;
 use crate::loss::dead;
 use crate::p2p::deliver::{Content, Held};
@@ -64,7 +64,7 @@ impl Runtime {
         if to.peer == self.rank {
             return self.send_to_self(to, source, synchronous);
         }
-        let is_eager = source.len() <= self.settings.eager;
+        let is_eager = source.len() <= self.settings.sizes.eager;
         let is_short = is_eager || self.fits_place(to.peer, source.len());
         if is_short && !synchronous && !trace::is_on() && self.store(&to, source) {
             return Ok(Started::Done);
@@ -166,7 +166,7 @@ impl Runtime {
     fn goes_near(&mut self, peer: u32, length: usize) -> bool {
         let entry = &mut self.peers[peer as usize];
         let longest = match &self.host {
-            Some(host) if !entry.by_verbs => host.longest().min(self.settings.eager_near),
+            Some(host) if !entry.by_verbs => host.longest().min(self.settings.sizes.eager_near),
             _ => 0,
         };
         length <= longest && entry.pace.goes()

@@ -4,9 +4,8 @@
 //! else is under way that would have to go on meanwhile. Whatever is not so, or takes more than to look at channels, is left to the way that all receives can go.
 
 use crate::constants::MPI_SUCCESS;
-use crate::ground::status::Status;
+use crate::ground::status::{Status, status};
 use crate::host::{Host, Sink, Words};
-use crate::request::status;
 use crate::runtime::Runtime;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::Record;
@@ -56,7 +55,7 @@ impl Runtime {
             }
             looks += 1;
             if looks.is_multiple_of(OTHERS)
-                && (looks > self.settings.spins.min(LOOKS) || self.has_other(index))
+                && (looks > self.settings.job.spins.min(LOOKS) || self.has_other(index))
             {
                 return None;
             }

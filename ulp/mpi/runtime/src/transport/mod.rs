@@ -7,4 +7,5 @@
 pub mod contract;
 pub mod polling;
 pub mod shm;
+pub mod sizes;
 pub mod verbs;

@@ -101,7 +101,7 @@ fn alltoall_by_reading(
     };
     area.begin();
     tell(guard, comm, area, 8, |sink| sink.fill(&own.to_ne_bytes()))?;
-    let mut may = guard.settings.reads_peers;
+    let mut may = guard.settings.shm.reads_peers;
     let mut outcome = Ok(());
     let block = |rank: u32| rank as usize * each;
     hear_all(guard, comm, area, |guard, area, rank| {
@@ -148,7 +148,7 @@ fn read(guard: &mut Guard, (comm, rank): (u32, u32), address: u64, place: &Sink)
     };
     match error.raw_os_error() {
         Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
-            guard.settings.reads_peers = false;
+            guard.settings.shm.reads_peers = false;
             Ok(false)
         }
         Some(libc::ESRCH) => Err(MpiError::with(

@@ -1,6 +1,7 @@
 //! Both ends of a channel in the segment: the carrier that stores records into the receiver's block, and the block as its receiver sees it.
 
 use super::segment::Segment;
+use crate::ground::hints;
 use crate::ground::memory::{self, Source};
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, NEAR_ENVELOPE};
 use ferriband_mpi_proto::fast::{
@@ -54,7 +55,7 @@ impl Mapped {
     fn has_written(&self, from: u32, end: u32) {
         let mut at = from & !(LINE - 1);
         while at < end {
-            memory::demote(self.bytes(at, WORD).as_ptr());
+            hints::demote(self.bytes(at, WORD).as_ptr());
             at += LINE;
         }
     }
@@ -67,7 +68,7 @@ impl Mapped {
         let from = if end >= length { end } else { self.size };
         for line in 0..length.min(CLAIMED) / LINE {
             if let Some(at) = from.checked_sub((line + 1) * LINE) {
-                memory::will_write(self.bytes(at, WORD).as_ptr());
+                hints::will_write(self.bytes(at, WORD).as_ptr());
             }
         }
     }
@@ -97,7 +98,7 @@ impl Mapped {
         }
         if self.demotes && whole <= DEMOTED {
             for line in 0..whole / LINE {
-                memory::demote(start.wrapping_add((WORD + line * LINE) as usize));
+                hints::demote(start.wrapping_add((WORD + line * LINE) as usize));
             }
         }
         if whole == LINE {
@@ -106,7 +107,7 @@ impl Mapped {
         }
         // Below lies room for another such record.
         for line in 0..place.ahead.min(CLAIMED) / LINE {
-            memory::will_write(start.wrapping_sub((LINE + line * LINE) as usize));
+            hints::will_write(start.wrapping_sub((LINE + line * LINE) as usize));
         }
     }
 }
@@ -232,7 +233,7 @@ impl Outlet {
                 base: segment.address(layout.block(receiver, sender)),
                 size: shape.size(),
                 bare: shape.size() - backed,
-                demotes: memory::demotes(),
+                demotes: hints::demotes(),
             },
             line: Line(segment.address(layout.line(receiver, sender))),
             asleep: segment.address(layout.area(receiver) + area::ASLEEP).cast(),
@@ -391,7 +392,7 @@ impl Block for Mapped {
     #[inline]
     fn expect(&self, at: u32, length: u32) {
         for line in 0..length.min(FETCHED).div_ceil(LINE) {
-            memory::will_read_far(
+            hints::will_read_far(
                 self.bytes(at, length)
                     .as_ptr()
                     .wrapping_add((line * LINE) as usize),

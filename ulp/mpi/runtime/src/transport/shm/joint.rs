@@ -4,7 +4,8 @@
 //! end on, stays in its own cache.
 
 use super::Host;
-use crate::ground::memory::{Sink, Source, read_peer};
+use crate::ground::memory::{Sink, Source};
+use crate::transport::shm::remote::read_peer;
 use ferriband_host::cma;
 use ferriband_mpi_proto::joint::{Done, Left, MOST_CHUNKS};
 use ferriband_mpi_proto::segment::area;

@@ -10,9 +10,10 @@
 //! Owns: which ranks may want help with which messages. Must not know: what is said about a
 //! message.
 
+use crate::handle::NOBODY;
 use crate::host::{self, Offer, Sink};
 use crate::request::Work;
-use crate::runtime::{NOBODY, Runtime};
+use crate::runtime::Runtime;
 use crate::transport::shm::ways::{Way, Ways};
 use std::io;
 use std::time::Instant;
@@ -25,7 +26,7 @@ impl Runtime {
     /// it.
     pub fn offer_nearby(&mut self, request: u32) {
         let entry = &mut self.requests[request];
-        if !is_joint(self.settings.both_copy, entry.source.len()) {
+        if !is_joint(self.settings.shm.both_copy, entry.source.len()) {
             return;
         }
         entry.offered = true;
@@ -66,7 +67,7 @@ impl Runtime {
         let host = self.host.as_ref()?;
         let may = !sink.has_gaps()
             && self.awaited != NOBODY
-            && is_joint(self.settings.both_copy, sink.len())
+            && is_joint(self.settings.shm.both_copy, sink.len())
             && host.longest() >= LARGE_PIECE
             && host.waits(peer);
         may.then(|| self.ways.costs[Ways::kind(sink.len() as u64)].pick())
@@ -84,7 +85,7 @@ impl Runtime {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         };
         let since = timed.then(Instant::now);
-        if !sink.has_gaps() && is_joint(self.settings.both_copy, sink.len()) {
+        if !sink.has_gaps() && is_joint(self.settings.shm.both_copy, sink.len()) {
             let offer = Offer {
                 from: peer,
                 request,
@@ -124,7 +125,7 @@ impl Runtime {
                 Ok(ran) => did |= ran,
                 Err(error) => {
                     if let Some(libc::EPERM | libc::ENOSYS | libc::EACCES) = error.raw_os_error() {
-                        self.settings.both_copy = None;
+                        self.settings.shm.both_copy = None;
                         self.offered.clear();
                         break;
                     }

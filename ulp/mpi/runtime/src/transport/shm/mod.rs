@@ -9,12 +9,14 @@ mod bell;
 mod channel;
 mod joint;
 pub mod kernel;
+pub mod limits;
 pub mod long;
 pub mod meet;
 pub mod pace;
 mod pages;
 mod pair;
 pub mod receive;
+pub mod remote;
 mod segment;
 pub mod send;
 pub mod ways;
@@ -28,7 +30,8 @@ pub use pair::Pair;
 pub use segment::Segment;
 
 pub use crate::ground::layout::Layout;
-pub use crate::ground::memory::{Buffer, Sink, Source, read_peer, will_read};
+pub use crate::ground::memory::{Buffer, Sink, Source};
+pub use remote::read_peer;
 
 use ferriband_mpi_proto::connect::{CARD, Card};
 use ferriband_mpi_proto::fast::Shape;

@@ -8,7 +8,8 @@
 //! Owns: where the places lie, and whose they are as this rank knows it. Must not know: how a message is told (by a record of the channel, [`super::channel`]).
 
 use super::Host;
-use crate::ground::memory::{Sink, Source, will_read_far, will_write};
+use crate::ground::hints::{will_read_far, will_write};
+use crate::ground::memory::{Sink, Source};
 use ferriband_mpi_proto::envelope::Placed;
 use ferriband_mpi_proto::segment::PLACE;
 use std::ptr::NonNull;

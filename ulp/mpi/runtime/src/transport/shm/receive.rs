@@ -5,9 +5,10 @@
 
 use crate::constants::{MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
+use crate::ground::status::status;
+use crate::handle::NOBODY;
 use crate::host::Source;
-use crate::request::status;
-use crate::runtime::{Inbound, NOBODY, Peer, Runtime};
+use crate::runtime::{Inbound, Peer, Runtime};
 use crate::trace;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PLACED, PLACED_BYTES, Placed};
 use ferriband_mpi_proto::fast::Broken;
@@ -164,7 +165,7 @@ impl Runtime {
                 is_part = Some(receive);
                 break true;
             }
-            self.crew.over(receive);
+            self.sleepers.over(receive);
             request.done = true;
             self.ended = self.ended.wrapping_add(1);
             request.ended = self.ended;

@@ -29,7 +29,7 @@ impl Runtime {
         if !entry.fifo.is_empty() {
             return false;
         }
-        if source.len() >= self.settings.swap
+        if source.len() >= self.settings.sizes.swap
             && entry.places.as_ref().is_some_and(Pair::is_open)
             && source.len() <= PLACE as usize
         {
@@ -65,7 +65,8 @@ impl Runtime {
     /// fits into a place that is this rank's.
     #[inline]
     pub fn fits_place(&self, peer: u32, length: usize) -> bool {
-        (self.settings.swap..=self.settings.eager_near.min(PLACE as usize)).contains(&length)
+        (self.settings.sizes.swap..=self.settings.sizes.eager_near.min(PLACE as usize))
+            .contains(&length)
             && self.peers[peer as usize]
                 .places
                 .as_ref()

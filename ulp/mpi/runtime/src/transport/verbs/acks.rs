@@ -145,7 +145,7 @@ impl Runtime {
     #[inline]
     pub(super) fn owes(&mut self, peer: u32, length: u32) -> bool {
         match &mut self.net {
-            Some(net) if self.settings.acks => net.link(peer).acks.owed.take(length),
+            Some(net) if self.settings.verbs.acks => net.link(peer).acks.owed.take(length),
             _ => false,
         }
     }

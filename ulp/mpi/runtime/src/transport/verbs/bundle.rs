@@ -93,7 +93,7 @@ impl Runtime {
             let could_land = !link.long.lane.is_off() && source.address().is_some();
             length <= ALWAYS || link.together.burst == 0 || !could_land || !self.wants_lane(peer)
         };
-        length <= self.settings.eager_packets
+        length <= self.settings.verbs.eager_packets
             && link.is_some_and(|link| link.together.bundle != 0 && is_alone(link))
             && ENVELOPE + length <= net.longest_send(peer)
     }
@@ -108,7 +108,7 @@ impl Runtime {
         link.is_some_and(|link| {
             link.together.bundle != 0
                 && !net.coalesce.presses
-                && (net.coalesce.is_taking || link.together.burst >= self.settings.bundle)
+                && (net.coalesce.is_taking || link.together.burst >= self.settings.verbs.bundle)
         })
     }
 
@@ -141,7 +141,7 @@ impl Runtime {
             return Ok(false);
         };
         // It is kept where it lies, or each message by a copy.
-        let is_held = self.settings.acks && net.stages.may_hold(buffer);
+        let is_held = self.settings.verbs.acks && net.stages.may_hold(buffer);
         let (count, length) = self.fill_bundle(peer, (buffer, is_held), limit);
         if count == 0 {
             if let Some(net) = &mut self.net {
@@ -183,7 +183,7 @@ impl Runtime {
         (buffer, is_held): (u32, bool),
         limit: usize,
     ) -> (usize, usize) {
-        let acks = self.settings.acks && !is_held;
+        let acks = self.settings.verbs.acks && !is_held;
         let Some(net) = &mut self.net else {
             return (0, 0);
         };

@@ -221,7 +221,7 @@ impl Net {
 impl Runtime {
     /// A message has gone by SEND to `peer`: asks for a block once there have been enough, or for a larger one.
     pub(super) fn count_send(&mut self, peer: u32) -> Outcome {
-        let fast = self.settings.fast;
+        let fast = self.settings.verbs.fast;
         let Some(net) = &mut self.net else {
             return Ok(());
         };
@@ -240,7 +240,7 @@ impl Runtime {
     }
 
     fn ask_for_block(&mut self, peer: u32) -> Outcome {
-        let usual = self.settings.fast.plan;
+        let usual = self.settings.verbs.fast.plan;
         let Some(net) = &mut self.net else {
             return Ok(());
         };
@@ -287,7 +287,7 @@ impl Runtime {
     /// From here on blocks are filled by `design`: those that there are are given up for such ones.
     pub fn change_design(&mut self, design: Design) -> Outcome {
         let plan = Plan::usual(design);
-        self.settings.fast.plan = plan;
+        self.settings.verbs.fast.plan = plan;
         for peer in 0..self.peers.len() as u32 {
             let link = self
                 .net
@@ -324,7 +324,7 @@ impl Runtime {
 
     /// `peer` asks for a block of this process.
     pub fn take_open(&mut self, peer: u32, open: &Channel) -> Outcome {
-        let fast = self.settings.fast;
+        let fast = self.settings.verbs.fast;
         let Some(net) = &mut self.net else {
             return Err(self.broken(peer));
         };
@@ -414,7 +414,7 @@ impl Runtime {
 
     /// There is no block of that size: one of the former size, which was given up for it, there was.
     fn refused_block(&mut self, peer: u32, plan: Plan) -> Outcome {
-        let usual = self.settings.fast.plan;
+        let usual = self.settings.verbs.fast.plan;
         let Some(net) = &mut self.net else {
             return Ok(());
         };

@@ -13,13 +13,14 @@ use super::stats::Stats;
 use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, lane};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
-use crate::settings::{Registration, Rendezvous};
+use crate::net::limits::Rendezvous;
 use crate::transport::polling::Polling;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, DeviceLimits, Gid, LinkLayer, Mtu, Pd, PortState,
     QKey, Qp, QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,
 };
 use ferriband_mpi_proto::connect::{Card, DATAGRAM};
+use ferriband_registration::Way as Registration;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::sync::Arc;

@@ -12,9 +12,9 @@ use super::queue::{Queue, What};
 use super::{Id, Net, setup};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
 use crate::errors::Outcome;
+use crate::net::limits::Rendezvous;
 use crate::request::Work;
 use crate::runtime::Runtime;
-use crate::settings::Rendezvous;
 use ferriband_ibv::{
     Access, ErrorKind, Qp, QpCaps, QpInit, QpType, RecvWr, SendFlags, SendWr, VerbsError, Wc,
 };
@@ -98,7 +98,7 @@ fn after(number: u32) -> u32 {
 impl Runtime {
     /// Whether long messages from `peer` that lie in one run there come by the lane, once there is one.
     pub(super) fn wants_lane(&self, peer: u32) -> bool {
-        match self.settings.rendezvous {
+        match self.settings.verbs.rendezvous {
             Rendezvous::Auto => self.goes_by_packets(peer),
             Rendezvous::Send => true,
             _ => false,

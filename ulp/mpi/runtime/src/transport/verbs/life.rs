@@ -295,7 +295,7 @@ impl Runtime {
     /// A round must follow before the sleep.
     pub fn arm_net(&mut self) -> Outcome<(Vec<RawFd>, i32)> {
         // Among threads nobody sleeps for long.
-        let is_shared = self.settings.threads == MPI_THREAD_MULTIPLE;
+        let is_shared = self.settings.job.threads == MPI_THREAD_MULTIPLE;
         let are_quiet = !is_shared && self.quieten()?;
         let Some(net) = &mut self.net else {
             return Ok((Vec::new(), -1));

@@ -7,9 +7,11 @@ use super::queue::What;
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::Outcome;
+use crate::ground::status::status;
+use crate::handle::NOBODY;
 use crate::host::Source;
-use crate::request::{Work, status};
-use crate::runtime::{NOBODY, Runtime};
+use crate::request::Work;
+use crate::runtime::Runtime;
 use crate::transport::contract::{Offered, Place};
 use ferriband_ibv::{RKey, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{self, Kind};
@@ -331,7 +333,7 @@ impl Runtime {
         if self.ready(peer)? == super::Ready::NotYet {
             return Ok(());
         }
-        let piece = self.settings.piece as u64;
+        let piece = self.settings.verbs.piece as u64;
         loop {
             let Some(net) = &mut self.net else {
                 return Ok(());

@@ -2,7 +2,8 @@
 //! requests, which `ferriband-registration` registers. The only file of `transport/verbs` with
 //! unsafe code.
 
-use crate::host::{Sink, Source, will_read};
+use crate::ground::hints::will_read;
+use crate::host::{Sink, Source};
 use ferriband_ibv::{Access, Element, Mr, Pd, Region};
 pub use ferriband_registration::{Purpose, Reach, Reachable, Refusal};
 use std::ffi::CStr;

@@ -15,6 +15,7 @@ mod device;
 mod errors;
 mod lane;
 mod life;
+pub mod limits;
 pub mod link;
 mod long;
 pub mod memory;

@@ -3,8 +3,8 @@
 
 use super::memory::{Purpose, Reach, Reachable, Refusal};
 use crate::host::{Sink, Source};
+use crate::net::limits::Rendezvous;
 use crate::runtime::Runtime;
-use crate::settings::Rendezvous;
 use crate::transport::contract::{Offered, Place};
 use ferriband_ibv::Access;
 
@@ -18,7 +18,7 @@ impl Runtime {
         } else {
             Offered::Parts
         };
-        let puts = match self.settings.rendezvous {
+        let puts = match self.settings.verbs.rendezvous {
             Rendezvous::Auto => self.goes_by_packets(peer),
             Rendezvous::Get => false,
             Rendezvous::Put | Rendezvous::Send => true,

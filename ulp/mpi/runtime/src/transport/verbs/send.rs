@@ -38,7 +38,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(false);
         };
-        let acks = self.settings.acks && kind.is_numbered();
+        let acks = self.settings.verbs.acks && kind.is_numbered();
         let entry = &mut self.peers[peer as usize];
         let length = ENVELOPE + body.len() + source.len();
         let seq = entry.sent.wrapping_add(1);

@@ -108,7 +108,7 @@ impl Runtime {
 
     #[cold]
     fn begin(&mut self, peer: u32) -> Outcome<Ready> {
-        let by_packets = self.settings.bundle != 0 && self.goes_by_packets(peer);
+        let by_packets = self.settings.verbs.bundle != 0 && self.goes_by_packets(peer);
         let Some(net) = &mut self.net else {
             return Err(MpiError::with(
                 MPI_ERR_OTHER,
@@ -201,7 +201,7 @@ impl Runtime {
 
     /// Does what the machine of `peer` asks for.
     pub(super) fn step(&mut self, peer: u32, step: Step) -> Outcome {
-        let by_packets = self.settings.bundle != 0 && self.goes_by_packets(peer);
+        let by_packets = self.settings.verbs.bundle != 0 && self.goes_by_packets(peer);
         let Some(net) = &mut self.net else {
             return Ok(());
         };

@@ -214,7 +214,7 @@ impl Runtime {
 
     /// The counters on stderr, if they were asked for.
     pub fn tell_stats(&self) {
-        if !self.settings.stats {
+        if !self.settings.job.stats {
             return;
         }
         let told = self.told();
@@ -237,7 +237,7 @@ impl Runtime {
              (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times",
             self.rank,
             told.remote_peers,
-            self.settings.fast.plan.design().name(),
+            self.settings.verbs.fast.plan.design().name(),
             told.channels_out,
             told.channels_in,
             told.memory,

@@ -1,0 +1,63 @@
+//! What is set for messages by verbs.
+
+use ferriband_mpi_proto::fast::Plan;
+
+/// What holds for the process's life.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest message that is sent eagerly by packets of our adapter, in bytes.
+    pub eager_packets: usize,
+    /// Who moves long messages by verbs.
+    pub rendezvous: Rendezvous,
+    /// Short messages that go to a rank by packets at once before others wait to go together; 0:
+    /// all do.
+    pub bundle: u32,
+    /// Bytes of a READ or WRITE of a long message.
+    pub piece: usize,
+    /// The fast path by verbs.
+    pub fast: Fast,
+    /// Whether messages by verbs are kept until they are acknowledged.
+    pub acks: bool,
+}
+
+/// Who moves a long message by verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rendezvous {
+    /// The sender, by SEND, where it goes by packets of our adapter, else the receiver.
+    Auto,
+    /// The receiver, by READ.
+    Get,
+    /// The sender, by WRITE.
+    Put,
+    /// The sender, by SEND, into the receive that the receiver has posted for it on a queue pair of
+    /// its own; by WRITE what does not lie in one run of bytes.
+    Send,
+}
+
+/// How the RDMA fast path is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fast {
+    /// `design` and `block`: how a block is filled, and its bytes; with `block=auto` what it begins with.
+    pub plan: Plan,
+    /// `block=auto`: blocks that are too small grow.
+    pub grows: bool,
+    /// `fast_channels`: blocks of this process that peers may have; 0: none is asked for, and none given.
+    pub channels: u32,
+    /// `open_after`: messages to a peer before a block is asked for.
+    pub open_after: u32,
+    /// `close_below`: a block whose sender has sent fewer messages a second is taken back when
+    /// another is refused one.
+    pub close_below: u32,
+}
+
+impl Fast {
+    /// Bytes of all blocks of this process, at most.
+    pub fn budget(&self) -> u64 {
+        let each = if self.grows {
+            Plan::usual(self.plan.design())
+        } else {
+            self.plan
+        };
+        u64::from(self.channels) * u64::from(each.size())
+    }
+}
