@@ -28,9 +28,9 @@ use ferriband_transport::types::QpType;
 use ferriband_wire::cm::PortSpace;
 use ferriband_wire::{Gid, Lid, Mtu, Sl, TimeCode};
 
-use crate::channel::EventQueue;
+use crate::base::channel::EventQueue;
+use crate::base::error::Error;
 use crate::engine::Engine;
-use crate::error::Error;
 use crate::fabric::Way;
 use crate::lock;
 pub(crate) use carry::{MAD, Owner, far, owner_of_far_mad, owner_of_mad};

@@ -9,13 +9,13 @@ use ferriband_memory::host::PORT_STOPS;
 use ferriband_transport::types::{Access, AddressVector};
 
 use crate::ah::Ah;
-use crate::channel::EventQueue;
+use crate::base::channel::EventQueue;
+use crate::base::error::Error;
+use crate::base::limits;
 use crate::counters;
 use crate::cq::{CompChannel, Cq, CqInit};
 use crate::device::{self, Device, GidEntry, PortAttr};
 use crate::engine::Engine;
-use crate::error::Error;
-use crate::limits;
 use crate::mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 use crate::qp::{Qp, QpInit};
 use crate::srq::{Srq, SrqInit};

@@ -14,9 +14,10 @@ use ferriband_memory::net::{self, Netdev};
 use ferriband_transport::types::{AddressVector, QpType};
 use ferriband_wire::{Gid, Guid, Lid, Mtu};
 
-use crate::error::Error;
+use crate::base::error::Error;
+use crate::base::limits;
+use crate::lock;
 use crate::qp::packets::pace::SharedPace;
-use crate::{limits, lock};
 pub(crate) use unlisted::{answering, by_index, is_listed};
 
 mod unlisted;

@@ -29,20 +29,21 @@ use ferriband_transport::direct::layout::{
 use ferriband_transport::types::Instant;
 use ferriband_wire::{Gid, Guid, Lid};
 
+use crate::base::error::Error;
+use crate::base::fork;
+use crate::base::limits;
 use crate::cm::{Cm, Ends};
 use crate::context::Context;
 use crate::device::Device;
-use crate::error::Error;
 use crate::keys::KeyTable;
+use crate::lock;
 use crate::mr::WindowState;
 use crate::peer::{MAX_MAPS, PeerLink};
 use crate::qp::Qp;
 use crate::roce::Roce;
 use crate::srq::Srq;
-use crate::{fork, limits, lock};
 pub use progress::Waiting;
 pub(crate) use progress::after;
-pub(crate) use progress::thread::spawn_silently;
 
 pub(crate) const MSG_HELLO: u8 = 2;
 pub(crate) const MSG_WELCOME: u8 = 3;

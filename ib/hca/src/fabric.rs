@@ -17,8 +17,8 @@ use ferriband_fork::{PerProcess, Settled};
 use ferriband_transport::Drop as Lost;
 use ferriband_wire::{Gid, Guid, Lid};
 
+use crate::base::error::Error;
 use crate::device::DeviceInfo;
-use crate::error::Error;
 use crate::{LinkLayer, lock};
 pub(crate) use group::{InGroup, join_group};
 pub use services::{ServiceAt, ServiceQuestion, find_services};
@@ -114,7 +114,7 @@ pub(crate) fn pkeys() -> u32 {
 /// The P_Key at an index of the InfiniBand port's table; 0, which is nobody's, where it has none. What a queue pair sends and compares by.
 pub(crate) fn pkey(index: u16) -> u16 {
     if host().is_none() {
-        return crate::limits::DEFAULT_PKEY;
+        return crate::base::limits::DEFAULT_PKEY;
     }
     let entry = PKEY_TABLE.get(usize::from(index));
     entry.map_or(0, |entry| entry.load(Ordering::Relaxed))

@@ -15,10 +15,11 @@ use ferriband_transport::direct::mark::{self, Revoked};
 use ferriband_transport::direct::{BindRequest, Link};
 use ferriband_transport::types::Access;
 
+use crate::base::error::Error;
+use crate::base::limits;
 use crate::context::{Context, Pd};
 use crate::engine::Engine;
-use crate::error::Error;
-use crate::{limits, lock};
+use crate::lock;
 
 /// How long a deregistration waits for a peer that stopped in the middle of an access.
 const STOPPED_PEER_WAIT: Duration = Duration::from_secs(2);

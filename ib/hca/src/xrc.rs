@@ -14,9 +14,9 @@ use ferriband_transport::direct::{Consumer, Handled, Receiver, Record, Response,
 use ferriband_transport::types::{Access, QpAttr, QpState, QpType};
 use ferriband_wire::Qpn;
 
+use crate::base::error::Error;
 use crate::context::{AsyncKind, Context};
 use crate::engine::Engine;
-use crate::error::Error;
 use crate::lock;
 use crate::peer::PeerLink;
 use crate::qp::{Outcome, Qp, QpInit};
@@ -342,7 +342,7 @@ impl Engine {
                 QpType::XrcRecv,
                 0,
                 0,
-                crate::limits::MAX_SGE,
+                crate::base::limits::MAX_SGE,
             )),
             handles: Mutex::default(),
             packets_pd: AtomicU32::new(0),

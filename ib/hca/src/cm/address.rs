@@ -14,8 +14,8 @@ use ferriband_wire::{Lid, ServiceId};
 use super::events::NewsKind;
 use super::id::{Id, Stage};
 use super::{Cm, CmAddress, EPHEMERAL, refused, route};
+use crate::base::error::Error;
 use crate::engine::Engine;
-use crate::error::Error;
 use crate::fabric;
 
 /// The bits of a service ID that name a port space (`RDMA_IB_IP_PS_MASK`).

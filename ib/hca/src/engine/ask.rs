@@ -9,7 +9,7 @@ use ferriband_memory::host::Control;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::Engine;
-use crate::incident;
+use crate::base::incident;
 
 impl Engine {
     /// Tells the other end of a connection what this process has.

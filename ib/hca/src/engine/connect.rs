@@ -24,7 +24,7 @@ use super::{
     Engine, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
     MapSource,
 };
-use crate::error::Error;
+use crate::base::error::Error;
 use crate::lock;
 use crate::peer::{Peer, PeerLink};
 

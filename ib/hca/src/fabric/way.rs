@@ -122,7 +122,7 @@ pub(crate) fn seek_way(
     // a thread that cannot be started drops what it was to run: it lies where it can be taken back
     let told = Arc::new(Mutex::new(Some(told)));
     let theirs = told.clone();
-    let started = crate::engine::spawn_silently("ferriband-way", move || {
+    let started = crate::base::thread::spawn_silently("ferriband-way", move || {
         let way = way_until(gid, until);
         seekers.fetch_sub(1, Ordering::Relaxed);
         if let Some(told) = lock(&*theirs).take() {

@@ -21,8 +21,8 @@ pub(crate) use self::incoming::Incoming;
 use self::transmit::TURN_PACKETS;
 use self::wait::Wait;
 use super::*;
+use crate::base::incident;
 use crate::device::address_of;
-use crate::incident;
 use crate::roce::Roce;
 use crate::roce::tx::{self, Spread, TxPath};
 

@@ -1,7 +1,7 @@
 //! The sending side: requests as posted, driving what waits, answers, failure.
 
 use super::*;
-use crate::incident;
+use crate::base::incident;
 
 /// Where completions of a send queue go.
 pub(super) struct SendSink<'a, 'c> {

@@ -23,9 +23,9 @@ use ferriband_wire::{
     Gid, Grh, Lid, LinkNext, Lrh, NativeHeaders, NativePacket, NextHeader, Qpn, Sl, VCRC_LEN, Vl,
 };
 
+use crate::base::error::Error;
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::error::Error;
 use crate::fabric::Wire;
 use crate::lock;
 

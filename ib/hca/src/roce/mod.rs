@@ -27,12 +27,12 @@ use ferriband_transport::types::{AddressVector, Instant};
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, Qpn, ROCE_PORT};
 
+use crate::base::error::Error;
 use crate::cm::MAD;
 use crate::counters::AllCounts;
 use crate::cq::Catch;
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::error::Error;
 use crate::qp::Qp;
 use crate::{FastMutex, lock};
 use hooks::Hooks;

@@ -19,9 +19,9 @@ use ferriband_wire::{Grh, Ipv4, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 use super::GSI;
 use super::hooks::Hooks;
 use super::local::{HostPath, LocalPort};
+use crate::base::error::Error;
 use crate::counters::{AllCounts, PortCounts};
 use crate::device::{Device, address_of};
-use crate::error::Error;
 use crate::lock;
 
 mod report;
@@ -220,7 +220,7 @@ impl TxPath {
     pub fn pkey(&self) -> u16 {
         match self.ifindex {
             0 => crate::fabric::pkey(0),
-            _ => crate::limits::DEFAULT_PKEY,
+            _ => crate::base::limits::DEFAULT_PKEY,
         }
     }
 

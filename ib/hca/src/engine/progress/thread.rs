@@ -13,10 +13,11 @@ use ferriband_sanitizer::Inside;
 use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP};
 
 use super::{ON_THREAD, rest};
+use crate::base::error::Error;
+use crate::base::thread::{block_signals, restore_signals};
 use crate::cq::Catch;
 use crate::engine::Engine;
 use crate::engine::tails::LOOK_NS;
-use crate::error::Error;
 use crate::lock;
 
 /// Empty polls before a polling program yields at each: about 20 us.
@@ -113,44 +114,10 @@ pub(in crate::engine) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Starts a thread beside the progress thread, for what must wait. It blocks all signals too.
-pub(crate) fn spawn_silently(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> std::io::Result<()> {
-    let builder = std::thread::Builder::new()
-        .name(name.into())
-        .stack_size(256 << 10);
-    let mask = block_signals();
-    let spawned = builder.spawn(|| {
-        let _inside = Inside::enter();
-        body();
-    });
-    restore_signals(mask);
-    spawned.map(|_| ())
-}
-
 /// This thread's waits end when they are to, not up to 50 us later (the kernel's usual slack): some of them are shorter than that.
 fn exact_timers() {
     // SAFETY: numbers alone; the call concerns this thread's waits, and fails only where there is no such setting.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-}
-
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: plain data, filled before use.
-    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
-    let mut old: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `all` is ours.
-    unsafe { libc::sigfillset(&mut all) };
-    // SAFETY: both sets are ours; the call cannot fail with these arguments.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old) };
-    old
-}
-
-fn restore_signals(mask: libc::sigset_t) {
-    // SAFETY: the set came from `block_signals`.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
 }
 
 /// What the thread saw of the program's polls, and when they last changed.

@@ -8,8 +8,8 @@ use ferriband_wire::{PKey, Packet};
 
 use super::wait::Go;
 use super::{PacketSide, Qp, pace};
+use crate::base::limits;
 use crate::engine::Engine;
-use crate::limits;
 use crate::roce::env::PacketEnv;
 use crate::roce::tx::{self, Run, Spread, TxPath};
 
