@@ -30,8 +30,8 @@ use ferriband_wire::{Gid, Lid, Mtu, Sl, TimeCode};
 
 use crate::base::channel::EventQueue;
 use crate::base::error::Error;
+use crate::device::fabric::Way;
 use crate::engine::Engine;
-use crate::fabric::Way;
 use crate::lock;
 pub(crate) use carry::{MAD, Owner, far, owner_of_far_mad, owner_of_mad};
 pub use events::{ConnParam, News, NewsKind, UdParam};

@@ -254,7 +254,7 @@ impl Engine {
 
     fn start() -> Result<Arc<Self>, Error> {
         let registry = HostRegistry::join(ferriband_memory::host::JoinOptions {
-            label: crate::fabric::label(),
+            label: crate::device::fabric::label(),
             ..Default::default()
         })?;
         admin::bring_faults(&registry);
@@ -386,7 +386,7 @@ impl Engine {
 
     /// The default GID.
     pub fn gid(&self) -> Gid {
-        crate::fabric::gid()
+        crate::device::fabric::gid()
             .unwrap_or_else(|| Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.guid))
     }
 

@@ -11,14 +11,11 @@
 pub mod ah;
 mod base;
 pub mod cm;
-mod config;
 pub mod context;
-mod counters;
 pub mod cq;
 pub mod device;
 pub mod direct;
 pub mod engine;
-pub mod fabric;
 mod face_support;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -36,6 +33,7 @@ pub(crate) use base::lock::{FastGuard, FastMutex, lock};
 pub use base::{channel, error, fork, limits};
 pub use context::{AsyncEvent, AsyncKind, Context, Pd};
 pub use cq::{CompChannel, Cq, CqInit, Stamped};
+pub use device::fabric;
 pub use device::{
     Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices, find_devices,
 };

@@ -17,8 +17,8 @@ use super::id::Stage;
 use super::route::{self, Place};
 use super::{Cm, Id, MAX_PRIVATE_DATA, PACKET_LIFE, RATE, State};
 use crate::base::incident;
+use crate::device::fabric::Way;
 use crate::engine::Engine;
-use crate::fabric::Way;
 use crate::lock;
 
 /// Kinds of events, with the numbers of `rdma_cm_event_type`.

@@ -10,8 +10,8 @@ use super::events::{ConnParam, News, NewsKind, UdParam};
 use super::id::Stage;
 use super::{Cm, CmAddress, HOP_LIMIT, State, route};
 use crate::base::error::Error;
+use crate::device::fabric::{self, InGroup};
 use crate::engine::Engine;
-use crate::fabric::{self, InGroup};
 use crate::lock;
 use ferriband_wire::{Lid, Sl};
 

@@ -25,8 +25,8 @@ use ferriband_wire::{
 
 use crate::base::error::Error;
 use crate::device::Device;
+use crate::device::fabric::Wire;
 use crate::engine::Engine;
-use crate::fabric::Wire;
 use crate::lock;
 
 /// Bytes and messages that a process keeps before it handles them.
@@ -217,7 +217,7 @@ impl LocalPort {
 
     /// The port's LID.
     fn lid(&self) -> Lid {
-        crate::fabric::port().map_or(self.lid, |port| Lid(port.lid))
+        crate::device::fabric::port().map_or(self.lid, |port| Lid(port.lid))
     }
 
     /// Puts packets that came from the fabric with those that wait. What is for queue pairs of other processes of this host they get themselves.

@@ -20,7 +20,7 @@ use super::GSI;
 use super::hooks::Hooks;
 use super::local::{HostPath, LocalPort};
 use crate::base::error::Error;
-use crate::counters::{AllCounts, PortCounts};
+use crate::device::counters::{AllCounts, PortCounts};
 use crate::device::{Device, address_of};
 use crate::lock;
 
@@ -219,7 +219,7 @@ impl TxPath {
     /// The partition key of management datagrams on this path: what stands first in the port's table, as a limited member has it.
     pub fn pkey(&self) -> u16 {
         match self.ifindex {
-            0 => crate::fabric::pkey(0),
+            0 => crate::device::fabric::pkey(0),
             _ => crate::base::limits::DEFAULT_PKEY,
         }
     }

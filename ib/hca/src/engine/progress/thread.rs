@@ -429,7 +429,11 @@ impl Engine {
             } else {
                 epoll.remove(local.socket())
             };
-            if let Some(link) = local.fabric.as_ref().and_then(crate::fabric::Wire::link) {
+            if let Some(link) = local
+                .fabric
+                .as_ref()
+                .and_then(crate::device::fabric::Wire::link)
+            {
                 // one that is gone is not waited for: its end is seen when it is read
                 let _ = match wanted {
                     true => epoll.add(&*link, TOKEN_ROCE, false),

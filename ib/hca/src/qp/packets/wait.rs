@@ -23,7 +23,7 @@
 use ferriband_transport::AnswerDue;
 
 use super::Turn;
-use super::pace::{Pace, SharedPace};
+use crate::device::pace::{Pace, SharedPace};
 
 /// A post so soon after an acknowledgement would have carried it.
 const REPLY_NS: u64 = 20_000;

@@ -18,8 +18,7 @@ use ferriband_transport::Drop as Lost;
 use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::base::error::Error;
-use crate::device::DeviceInfo;
-use crate::{LinkLayer, lock};
+use crate::lock;
 pub(crate) use group::{InGroup, join_group};
 pub use services::{ServiceAt, ServiceQuestion, find_services};
 pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};
@@ -64,7 +63,7 @@ pub fn label() -> String {
 }
 
 /// What the fabric says of the adapter, as it was a moment ago.
-fn adapter() -> Option<Adapter> {
+pub(super) fn adapter() -> Option<Adapter> {
     static KNOWN: PerProcess<Mutex<(u64, Option<Adapter>)>> = PerProcess::new(Mutex::default);
     let host = host()?;
     let mut known = lock(KNOWN.get());
@@ -147,17 +146,6 @@ fn number() -> u8 {
 /// Node GUID.
 pub(crate) fn guid() -> Option<Guid> {
     adapter().map(|adapter| Guid(adapter.node_guid))
-}
-
-/// A device's description, and the InfiniBand one's as the fabric has it.
-pub(crate) fn describe(mut info: DeviceInfo) -> DeviceInfo {
-    if info.link_layer == LinkLayer::InfiniBand
-        && let Some(adapter) = adapter()
-    {
-        info.system_guid = Guid(adapter.system_guid);
-        info.description = adapter.description;
-    }
-    info
 }
 
 /// GID of the port.
