@@ -14,7 +14,7 @@ use crate::base::channel::EventQueue;
 use crate::base::error::Error;
 use crate::base::limits;
 use crate::context::{AsyncKind, Context};
-use crate::engine::Waiting;
+use crate::progress::Waiting;
 use crate::{FastMutex, lock};
 
 /// Entries that are allocated from the start; a longer queue grows while it fills.

@@ -15,13 +15,13 @@ pub mod context;
 pub mod cq;
 pub mod device;
 pub mod direct;
-pub mod engine;
 mod face_support;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod keys;
 pub mod mr;
 pub mod peer;
+pub mod progress;
 pub mod qp;
 pub mod roce;
 pub mod srq;
@@ -37,8 +37,9 @@ pub use device::fabric;
 pub use device::{
     Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices, find_devices,
 };
-pub use engine::Waiting;
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
+pub use progress as engine;
+pub use progress::Waiting;
 pub use qp::{BindMw, Qp, QpInit, SendRequest};
 pub use srq::{Srq, SrqInit};
 pub use xrc::{XrcFile, Xrcd};

@@ -16,9 +16,9 @@ use ferriband_wire::Qpn;
 
 use crate::base::error::Error;
 use crate::context::{AsyncKind, Context};
-use crate::engine::Engine;
 use crate::lock;
 use crate::peer::PeerLink;
+use crate::progress::Engine;
 use crate::qp::{Outcome, Qp, QpInit};
 use crate::srq::Srq;
 

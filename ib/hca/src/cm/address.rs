@@ -16,7 +16,7 @@ use super::id::{Id, Stage};
 use super::{Cm, CmAddress, EPHEMERAL, refused, route};
 use crate::base::error::Error;
 use crate::device::fabric;
-use crate::engine::Engine;
+use crate::progress::Engine;
 
 /// The bits of a service ID that name a port space (`RDMA_IB_IP_PS_MASK`).
 const SPACE_BITS: u64 = 0xffff_ffff_ffff_0000;

@@ -21,8 +21,8 @@ use super::unheard::{Packet, Time, Unheard, Waiting};
 use super::{Cm, Gone, HOP_LIMIT, State};
 use crate::device::fabric::Way;
 use crate::device::{self, Device, gid_of};
-use crate::engine::Engine;
 use crate::lock;
+use crate::progress::Engine;
 use crate::roce::Roce;
 use crate::roce::local::LocalPort;
 

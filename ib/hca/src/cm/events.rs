@@ -18,8 +18,8 @@ use super::route::{self, Place};
 use super::{Cm, Id, MAX_PRIVATE_DATA, PACKET_LIFE, RATE, State};
 use crate::base::incident;
 use crate::device::fabric::Way;
-use crate::engine::Engine;
 use crate::lock;
+use crate::progress::Engine;
 
 /// Kinds of events, with the numbers of `rdma_cm_event_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

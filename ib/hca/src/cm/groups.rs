@@ -11,8 +11,8 @@ use super::id::Stage;
 use super::{Cm, CmAddress, HOP_LIMIT, State, route};
 use crate::base::error::Error;
 use crate::device::fabric::{self, InGroup};
-use crate::engine::Engine;
 use crate::lock;
+use crate::progress::Engine;
 use ferriband_wire::{Lid, Sl};
 
 /// The queue pair number of everybody who is attached to a group.

@@ -241,7 +241,7 @@ impl Qp {
         );
         let moved = send.sender.outstanding() != before;
         if advance != direct::Advance::Idle {
-            crate::engine::after(engine, self, advance);
+            crate::progress::after(engine, self, advance);
             if !long {
                 engine.kick(advance == direct::Advance::Again);
             }

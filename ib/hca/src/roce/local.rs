@@ -26,8 +26,8 @@ use ferriband_wire::{
 use crate::base::error::Error;
 use crate::device::Device;
 use crate::device::fabric::Wire;
-use crate::engine::Engine;
 use crate::lock;
+use crate::progress::Engine;
 
 /// Bytes and messages that a process keeps before it handles them.
 const INBOX_BYTES: usize = 4 << 20;

@@ -33,7 +33,7 @@ use crate::cq::Catch;
 use crate::device::Device;
 use crate::device::counters::AllCounts;
 pub use crate::device::wanted::WIRE_VARIABLE;
-use crate::engine::Engine;
+use crate::progress::Engine;
 use crate::qp::Qp;
 use crate::{FastMutex, lock};
 use hooks::Hooks;

@@ -31,7 +31,7 @@ use crate::cm::{MAD, Owner, Refused, owner_of_mad};
 use crate::cq::Catch;
 use crate::device::counters::PortCounts;
 use crate::device::{self, address_of, gid_of};
-use crate::engine::Engine;
+use crate::progress::Engine;
 use crate::qp::Qp;
 
 mod alone;

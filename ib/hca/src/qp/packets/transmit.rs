@@ -10,7 +10,7 @@ use super::wait::Go;
 use super::{PacketSide, Qp};
 use crate::base::limits;
 use crate::device::pace;
-use crate::engine::Engine;
+use crate::progress::Engine;
 use crate::roce::env::PacketEnv;
 use crate::roce::tx::{self, Run, Spread, TxPath};
 

@@ -8,8 +8,10 @@ pub(crate) mod admin;
 mod ask;
 mod connect;
 mod lives;
-mod progress;
+mod rest;
+mod round;
 mod tails;
+mod thread;
 mod yielding;
 
 use std::cell::Cell;
@@ -42,8 +44,8 @@ use crate::peer::{MAX_MAPS, PeerLink};
 use crate::qp::Qp;
 use crate::roce::Roce;
 use crate::srq::Srq;
-pub use progress::Waiting;
-pub(crate) use progress::after;
+pub use rest::Waiting;
+pub(crate) use round::after;
 
 pub(crate) const MSG_HELLO: u8 = 2;
 pub(crate) const MSG_WELCOME: u8 = 3;
@@ -342,7 +344,7 @@ impl Engine {
             device.opened(engine.lid);
         }
         engine.watch(&engine.self_link);
-        progress::thread::spawn(&engine)?;
+        thread::spawn(&engine)?;
         Ok(engine)
     }
 

@@ -1,6 +1,6 @@
 //! The progress thread: asleep until something rings. While a program polls it looks on, and does what the program leaves.
 //!
-//! Owns: when it wakes, and what it takes off a polling program. Must not know: how rings and packets are handled ([`super`]).
+//! Owns: when it wakes, and what it takes off a polling program. Must not know: how rings and packets are handled ([`crate::progress::round`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -12,13 +12,14 @@ use ferriband_memory::wait::{Epoll, Ready};
 use ferriband_sanitizer::Inside;
 use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP};
 
-use super::{ON_THREAD, rest};
 use crate::base::error::Error;
 use crate::base::thread::{block_signals, restore_signals};
 use crate::cq::Catch;
-use crate::engine::Engine;
-use crate::engine::tails::LOOK_NS;
 use crate::lock;
+use crate::progress::Engine;
+use crate::progress::rest;
+use crate::progress::round::ON_THREAD;
+use crate::progress::tails::LOOK_NS;
 
 /// Empty polls before a polling program yields at each: about 20 us.
 const SPIN_POLLS: u32 = 800;
@@ -70,7 +71,7 @@ fn granted_cores() -> usize {
 }
 
 /// Starts the progress thread. It blocks all signals: they are the program's.
-pub(in crate::engine) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
+pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
     granted_cores();
     let weak = Arc::downgrade(engine);
     let own = engine.own.clone();
