@@ -1,5 +1,5 @@
-//! What posting and polling cost within one process, where no other process and no memory but our own is involved:
-//! `cargo run --profile libs -p ferriband-hca --example overhead`.
+//! What posting and polling cost within one process, where no other process and no memory but our
+//! own is involved: `cargo run --release -p ferriband-hca --example overhead`.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicUsize;
 
 use ferriband_transport::types::AddressVector;
 
+use crate::base::error::Error;
+use crate::base::limits;
 use crate::context::Pd;
-use crate::error::Error;
-use crate::limits;
 
 /// A path to a port, for datagrams.
 #[derive(Debug)]

@@ -28,11 +28,11 @@ use ferriband_transport::types::QpType;
 use ferriband_wire::cm::PortSpace;
 use ferriband_wire::{Gid, Lid, Mtu, Sl, TimeCode};
 
-use crate::channel::EventQueue;
-use crate::engine::Engine;
-use crate::error::Error;
-use crate::fabric::Way;
+use crate::base::channel::EventQueue;
+use crate::base::error::Error;
+use crate::device::fabric::Way;
 use crate::lock;
+use crate::progress::Engine;
 pub(crate) use carry::{MAD, Owner, far, owner_of_far_mad, owner_of_mad};
 pub use events::{ConnParam, News, NewsKind, UdParam};
 use groups::Group;

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 use ferriband_transport::direct::TAKEN_AT_ONCE;
 use ferriband_transport::types::{Completion, WcStatus};
 
-use crate::channel::EventQueue;
+use crate::base::channel::EventQueue;
+use crate::base::error::Error;
+use crate::base::limits;
 use crate::context::{AsyncKind, Context};
-use crate::engine::Waiting;
-use crate::error::Error;
-use crate::{FastMutex, limits, lock};
+use crate::progress::Waiting;
+use crate::{FastMutex, lock};
 
 /// Entries that are allocated from the start; a longer queue grows while it fills.
 const PREALLOCATED: usize = 1 << 16;

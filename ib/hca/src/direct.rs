@@ -6,9 +6,9 @@ use ferriband_transport::direct::layout::QpEntry;
 use ferriband_transport::direct::{AtomicOp, BindRequest, Fault, Host, RemoteSpan};
 use ferriband_transport::types::{Access, Sge};
 
-use crate::engine::Engine;
 use crate::keys;
 use crate::peer::PeerLink;
+use crate::progress::Engine;
 
 /// A step of a long transfer: long enough that its system call (0.5 us) costs a hundredth of the copy (55 us, hot), short
 /// enough that taking memory back, which waits for the step, stays below a millisecond when the copy is cold.

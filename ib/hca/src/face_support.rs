@@ -2,8 +2,8 @@
 
 use ferriband_transport::types::{Access, Sge};
 
+use crate::base::error::Error;
 use crate::context::{AsyncKind, Context, Pd};
-use crate::error::Error;
 use crate::keys;
 
 impl Context {

@@ -6,7 +6,7 @@ use ferriband_transport::types::AddressVector;
 use ferriband_wire::Gid;
 
 use crate::cm::{MAD, owner_of_mad};
-use crate::engine::Engine;
+use crate::progress::Engine;
 
 /// A management datagram: out of the post box of the process in `slot`, or from the network.
 pub fn management(engine: &Engine, slot: Option<u32>, from: Gid, mad: &[u8; MAD]) {

@@ -6,7 +6,7 @@
 use ferriband_memory::Segment;
 use ferriband_transport::direct::layout::{KEY_BYTES, KeyEntry, MAX_KEYS, key_offset};
 
-use crate::error::Error;
+use crate::base::error::Error;
 
 /// Slots of one page of the table, the unit in which memory for entries is committed.
 const PAGE_SLOTS: usize = 4096 / KEY_BYTES;

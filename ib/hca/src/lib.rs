@@ -9,87 +9,37 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod ah;
-pub mod channel;
+mod base;
 pub mod cm;
-mod config;
 pub mod context;
-mod counters;
 pub mod cq;
 pub mod device;
 pub mod direct;
-pub mod engine;
-pub mod error;
-pub mod fabric;
 mod face_support;
-pub mod fork;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod incident;
 pub mod keys;
-pub mod limits;
 pub mod mr;
 pub mod peer;
+pub mod progress;
 pub mod qp;
 pub mod roce;
 pub mod srq;
 pub mod xrc;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use ah::Ah;
+pub use base::error::Error;
+pub(crate) use base::lock::{FastGuard, FastMutex, lock};
+pub use base::{channel, error, fork, limits};
 pub use context::{AsyncEvent, AsyncKind, Context, Pd};
 pub use cq::{CompChannel, Cq, CqInit, Stamped};
+pub use device::fabric;
 pub use device::{
     Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices, find_devices,
 };
-pub use engine::Waiting;
-pub use error::Error;
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
+pub use progress as engine;
+pub use progress::Waiting;
 pub use qp::{BindMw, Qp, QpInit, SendRequest};
 pub use srq::{Srq, SrqInit};
 pub use xrc::{XrcFile, Xrcd};
-
-/// A mutex of the data path: held for a request or a record, practically never contended. Giving it up is a plain store, where the
-/// standard mutex swaps; whoever finds it taken yields.
-pub(crate) type FastMutex<T> = spin::mutex::SpinMutex<T, spin::relax::Yield>;
-
-pub(crate) type FastGuard<'a, T> = spin::mutex::SpinMutexGuard<'a, T, spin::relax::Yield>;
-
-/// What [`lock`] locks.
-pub(crate) trait Lockable {
-    type Guard<'a>: std::ops::DerefMut
-    where
-        Self: 'a;
-    fn acquire(&self) -> Self::Guard<'_>;
-}
-
-impl<T> Lockable for Mutex<T> {
-    type Guard<'a>
-        = MutexGuard<'a, T>
-    where
-        T: 'a;
-
-    /// A panic while it was held has made the device fatal already; the data is still consistent enough to be torn down, so
-    /// the poison is not passed on.
-    fn acquire(&self) -> MutexGuard<'_, T> {
-        self.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T> Lockable for FastMutex<T> {
-    type Guard<'a>
-        = FastGuard<'a, T>
-    where
-        T: 'a;
-
-    #[inline(always)]
-    fn acquire(&self) -> FastGuard<'_, T> {
-        self.lock()
-    }
-}
-
-/// Locks a mutex of either kind.
-#[inline(always)]
-pub(crate) fn lock<L: Lockable>(mutex: &L) -> L::Guard<'_> {
-    mutex.acquire()
-}

@@ -15,10 +15,11 @@ use ferriband_transport::direct::mark::{self, Revoked};
 use ferriband_transport::direct::{BindRequest, Link};
 use ferriband_transport::types::Access;
 
+use crate::base::error::Error;
+use crate::base::limits;
 use crate::context::{Context, Pd};
-use crate::engine::Engine;
-use crate::error::Error;
-use crate::{limits, lock};
+use crate::lock;
+use crate::progress::Engine;
 
 /// How long a deregistration waits for a peer that stopped in the middle of an access.
 const STOPPED_PEER_WAIT: Duration = Duration::from_secs(2);
@@ -560,7 +561,7 @@ impl Engine {
         if let Some(dm) = dm {
             let offset = addr - dm.segment.base_addr();
             return (
-                self.keep_mapping(crate::engine::MapSource::Segment(dm.segment.clone())),
+                self.keep_mapping(crate::progress::MapSource::Segment(dm.segment.clone())),
                 offset,
             );
         }
@@ -568,7 +569,7 @@ impl Engine {
             Some(found) => {
                 let offset = found.offset;
                 (
-                    self.keep_mapping(crate::engine::MapSource::File(found, length)),
+                    self.keep_mapping(crate::progress::MapSource::File(found, length)),
                     offset,
                 )
             }

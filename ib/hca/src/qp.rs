@@ -30,14 +30,15 @@ use ferriband_transport::types::{
 use ferriband_wire::{Gid, Lid, Qpn};
 
 use crate::ah::Ah;
+use crate::base::error::Error;
+use crate::base::limits;
 use crate::context::{AsyncKind, Context, Pd};
 use crate::cq::{Catch, Cq};
-use crate::engine::Engine;
-use crate::error::Error;
 use crate::peer::PeerLink;
+use crate::progress::Engine;
 use crate::srq::Srq;
 use crate::xrc::{TargetProxy, Xrcd, shown_state};
-use crate::{FastMutex, limits, lock};
+use crate::{FastMutex, lock};
 
 pub(crate) use receive::Outcome;
 use send::SendHalf;

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use ferriband_transport::direct::RecvQueue;
 use ferriband_transport::types::Sge;
 
+use crate::base::error::Error;
+use crate::base::limits;
 use crate::context::{AsyncKind, Pd};
 use crate::cq::Cq;
-use crate::error::Error;
-use crate::{FastMutex, limits, lock};
+use crate::{FastMutex, lock};
 
 /// How to create a shared receive queue.
 #[derive(Clone, Debug, Default)]

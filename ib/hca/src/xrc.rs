@@ -14,11 +14,11 @@ use ferriband_transport::direct::{Consumer, Handled, Receiver, Record, Response,
 use ferriband_transport::types::{Access, QpAttr, QpState, QpType};
 use ferriband_wire::Qpn;
 
+use crate::base::error::Error;
 use crate::context::{AsyncKind, Context};
-use crate::engine::Engine;
-use crate::error::Error;
 use crate::lock;
 use crate::peer::PeerLink;
+use crate::progress::Engine;
 use crate::qp::{Outcome, Qp, QpInit};
 use crate::srq::Srq;
 
@@ -342,7 +342,7 @@ impl Engine {
                 QpType::XrcRecv,
                 0,
                 0,
-                crate::limits::MAX_SGE,
+                crate::base::limits::MAX_SGE,
             )),
             handles: Mutex::default(),
             packets_pd: AtomicU32::new(0),

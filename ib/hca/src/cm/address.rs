@@ -14,9 +14,9 @@ use ferriband_wire::{Lid, ServiceId};
 use super::events::NewsKind;
 use super::id::{Id, Stage};
 use super::{Cm, CmAddress, EPHEMERAL, refused, route};
-use crate::engine::Engine;
-use crate::error::Error;
-use crate::fabric;
+use crate::base::error::Error;
+use crate::device::fabric;
+use crate::progress::Engine;
 
 /// The bits of a service ID that name a port space (`RDMA_IB_IP_PS_MASK`).
 const SPACE_BITS: u64 = 0xffff_ffff_ffff_0000;

@@ -19,10 +19,10 @@ use super::outbox::Refused;
 use super::route::{self, Place};
 use super::unheard::{Packet, Time, Unheard, Waiting};
 use super::{Cm, Gone, HOP_LIMIT, State};
+use crate::device::fabric::Way;
 use crate::device::{self, Device, gid_of};
-use crate::engine::Engine;
-use crate::fabric::Way;
 use crate::lock;
+use crate::progress::Engine;
 use crate::roce::Roce;
 use crate::roce::local::LocalPort;
 
@@ -79,7 +79,7 @@ pub(super) fn route_to(
     let ethernet = place.device.is_ethernet();
     let here = || {
         !ethernet
-            || !crate::roce::forced(true)
+            || !crate::device::wanted::forced(true)
                 && (route::place_for(address).is_some()
                     || route::place_of_gid(&dgid, Lid(0)).is_some())
     };
@@ -481,7 +481,7 @@ fn mad_head() -> [u8; HAND_OVER_HEAD] {
 impl Engine {
     /// True if messages between processes of this host shall be seen.
     fn wants_mads_in_packets(&self) -> bool {
-        crate::roce::forced(false) || self.registry.hooks().any(HOOK_PACKETS)
+        crate::device::wanted::forced(false) || self.registry.hooks().any(HOOK_PACKETS)
     }
 
     /// The InfiniBand port takes packets from now on, if messages shall be seen and there is one.
@@ -496,7 +496,7 @@ impl Engine {
 
     /// On a host of a fabric: its packets come to this process from now on, those of connection managers among them.
     pub(crate) fn open_to_fabric(&self) {
-        if crate::fabric::host().is_some()
+        if crate::device::fabric::host().is_some()
             && let Some(device) = native_device()
         {
             // without them nobody out there is heard, which who asks finds out

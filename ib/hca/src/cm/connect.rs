@@ -11,9 +11,10 @@ use ferriband_wire::{CommId, PKey, QKey, Qpn};
 
 use super::id::{ConnWish, Id, Stage};
 use super::{CM_RETRIES, Cm, RESPONSE_TIMEOUT, carry, path_mtu, refused};
-use crate::engine::Engine;
-use crate::error::Error;
-use crate::{limits, lock};
+use crate::base::error::Error;
+use crate::base::limits;
+use crate::lock;
+use crate::progress::Engine;
 
 /// The consumer's bytes as a SIDR_REQ, or a REQ of another port space than SDP's, carries them:
 /// behind the header of the IP addressing annex, unless the addresses are native.

@@ -16,9 +16,10 @@ use ferriband_wire::{CommId, Gid, Lid, ServiceId, Sl};
 use super::id::Stage;
 use super::route::{self, Place};
 use super::{Cm, Id, MAX_PRIVATE_DATA, PACKET_LIFE, RATE, State};
-use crate::engine::Engine;
-use crate::fabric::Way;
-use crate::{incident, lock};
+use crate::base::incident;
+use crate::device::fabric::Way;
+use crate::lock;
+use crate::progress::Engine;
 
 /// Kinds of events, with the numbers of `rdma_cm_event_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,10 +9,10 @@ use ferriband_transport::types::AddressVector;
 use super::events::{ConnParam, News, NewsKind, UdParam};
 use super::id::Stage;
 use super::{Cm, CmAddress, HOP_LIMIT, State, route};
-use crate::engine::Engine;
-use crate::error::Error;
-use crate::fabric::{self, InGroup};
+use crate::base::error::Error;
+use crate::device::fabric::{self, InGroup};
 use crate::lock;
+use crate::progress::Engine;
 use ferriband_wire::{Lid, Sl};
 
 /// The queue pair number of everybody who is attached to a group.

@@ -16,7 +16,7 @@ use super::events::{ConnParam, News, NewsKind, UdParam};
 use super::route::Place;
 use super::{CmChannel, UDP_QKEY};
 use crate::device::Device;
-use crate::fabric::Way;
+use crate::device::fabric::Way;
 
 /// An address as rdma_cm has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

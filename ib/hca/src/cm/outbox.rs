@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD, HostError};
 
 use super::carry::{HEAD_MAD, MAD};
-use crate::engine::Engine;
+use crate::progress::Engine;
 
 /// How soon a full post box is tried again.
 const AGAIN_NS: u64 = 200_000;

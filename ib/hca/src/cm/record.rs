@@ -12,7 +12,7 @@ use ferriband_wire::{CommId, Gid, Lid, Qpn, Sl, TransactionId};
 
 use super::id::Id;
 use super::{Cm, HOP_LIMIT, MAD, route};
-use crate::engine::Engine;
+use crate::progress::Engine;
 
 /// Connections of the dead that one look takes over at the most: what the registry's table holds.
 const MOST_INHERITED: usize = 8192;

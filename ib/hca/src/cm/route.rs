@@ -11,8 +11,8 @@ use ferriband_cm::{LocalEnd, Path};
 use ferriband_wire::{Gid, Lid, Sl, TimeCode};
 
 use super::{HOP_LIMIT, PACKET_LIFE};
+use crate::device::fabric::{self, Way};
 use crate::device::{self, Device, gid_of};
-use crate::fabric::{self, Way};
 
 /// What an adapter may take to acknowledge, as a code.
 const ACK_DELAY: TimeCode = TimeCode(15);

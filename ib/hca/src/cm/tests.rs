@@ -11,7 +11,7 @@ use ferriband_wire::{CommId, Guid, Mtu, PKey, Psn, Qpn, ServiceId, TimeCode, Tra
 
 use super::carry::MAD;
 use super::{CmChannel, NewsKind};
-use crate::engine::Engine;
+use crate::progress::Engine;
 
 /// A REQ for a port of SDP's, of a stranger whose connection has this number.
 fn request(engine: &Engine, number: u32, port: u16, private_data: PrivateData<92>) -> [u8; MAD] {

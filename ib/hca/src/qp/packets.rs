@@ -21,14 +21,13 @@ pub(crate) use self::incoming::Incoming;
 use self::transmit::TURN_PACKETS;
 use self::wait::Wait;
 use super::*;
-use crate::device::address_of;
-use crate::incident;
+use crate::base::incident;
+use crate::device::{address_of, pace};
 use crate::roce::Roce;
 use crate::roce::tx::{self, Spread, TxPath};
 
 mod incoming;
 mod owed;
-pub(crate) mod pace;
 mod post;
 mod report;
 mod transmit;
@@ -541,7 +540,7 @@ impl Qp {
         let device = &self.ctx.device;
         let registry = &self.ctx.engine.registry;
         if !device.is_ethernet() {
-            if crate::fabric::host().is_some() && !device.is_local(av) {
+            if crate::device::fabric::host().is_some() && !device.is_local(av) {
                 // nothing else leads to another host of a fabric, whose numbers may be ours as well
                 return true;
             }

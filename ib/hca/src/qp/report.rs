@@ -7,7 +7,7 @@ use ferriband_memory::host::ProcessRef;
 use ferriband_transport::direct::layout::find_qp;
 
 use super::*;
-use crate::incident;
+use crate::base::incident;
 
 /// Names of services as users of RDMA know them.
 fn service_name(qp_type: QpType) -> &'static str {

@@ -1,7 +1,7 @@
 //! The sending side: requests as posted, driving what waits, answers, failure.
 
 use super::*;
-use crate::incident;
+use crate::base::incident;
 
 /// Where completions of a send queue go.
 pub(super) struct SendSink<'a, 'c> {
@@ -241,7 +241,7 @@ impl Qp {
         );
         let moved = send.sender.outstanding() != before;
         if advance != direct::Advance::Idle {
-            crate::engine::after(engine, self, advance);
+            crate::progress::after(engine, self, advance);
             if !long {
                 engine.kick(advance == direct::Advance::Again);
             }

@@ -14,7 +14,7 @@ use ferriband_transport::types::{Access, Sge};
 use ferriband_wire::{PKey, RKey};
 
 use crate::direct::app;
-use crate::engine::Engine;
+use crate::progress::Engine;
 use crate::qp::Qp;
 use crate::srq::Srq;
 use crate::{keys, lock};

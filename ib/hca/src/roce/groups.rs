@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use super::Roce;
-use crate::error::Error;
+use crate::base::error::Error;
 use crate::lock;
 
 /// Queue pair numbers by group and interface.

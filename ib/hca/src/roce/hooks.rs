@@ -24,9 +24,9 @@ use super::tx::{Carrier, ICRC_BYTES, TxPath};
 use super::{GSI, Roce, handling};
 use crate::cq::Catch;
 use crate::device;
-use crate::engine::Engine;
-use crate::engine::admin::RULE_OWNER_WORD;
 use crate::lock;
+use crate::progress::Engine;
+use crate::progress::admin::RULE_OWNER_WORD;
 
 /// Tools that may listen in at the same time.
 const MOST_TAPS: usize = 8;

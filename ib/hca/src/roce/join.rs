@@ -13,7 +13,7 @@
 //! if the guess was wrong it asks for a repair.
 
 use super::steer::{self, MAX_STEPS, MIN_STEPS, Steering};
-use crate::error::Error;
+use crate::base::error::Error;
 use ferriband_memory::host::{
     BlockKind, Host, ProcessRef, QPN_BLOCK, Registry, SERVICE_LISTENS, SteeringEntry,
 };

@@ -23,11 +23,11 @@ use ferriband_wire::{
     Gid, Grh, Lid, LinkNext, Lrh, NativeHeaders, NativePacket, NextHeader, Qpn, Sl, VCRC_LEN, Vl,
 };
 
+use crate::base::error::Error;
 use crate::device::Device;
-use crate::engine::Engine;
-use crate::error::Error;
-use crate::fabric::Wire;
+use crate::device::fabric::Wire;
 use crate::lock;
+use crate::progress::Engine;
 
 /// Bytes and messages that a process keeps before it handles them.
 const INBOX_BYTES: usize = 4 << 20;
@@ -217,7 +217,7 @@ impl LocalPort {
 
     /// The port's LID.
     fn lid(&self) -> Lid {
-        crate::fabric::port().map_or(self.lid, |port| Lid(port.lid))
+        crate::device::fabric::port().map_or(self.lid, |port| Lid(port.lid))
     }
 
     /// Puts packets that came from the fabric with those that wait. What is for queue pairs of other processes of this host they get themselves.

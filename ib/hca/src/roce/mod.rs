@@ -27,12 +27,13 @@ use ferriband_transport::types::{AddressVector, Instant};
 use ferriband_wire::mad::GSI_QKEY;
 use ferriband_wire::{Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, Qpn, ROCE_PORT};
 
+use crate::base::error::Error;
 use crate::cm::MAD;
-use crate::counters::AllCounts;
 use crate::cq::Catch;
 use crate::device::Device;
-use crate::engine::Engine;
-use crate::error::Error;
+use crate::device::counters::AllCounts;
+pub use crate::device::wanted::WIRE_VARIABLE;
+use crate::progress::Engine;
 use crate::qp::Qp;
 use crate::{FastMutex, lock};
 use hooks::Hooks;
@@ -40,10 +41,6 @@ use join::{SETTLED, SharedPort};
 use local::LocalPort;
 use rx::{MOST_FLOWS, RxCounters, RxSide};
 use tx::{PortPool, Spread, TxPath};
-
-/// Says how the wire of a queue pair is chosen: with `roce` Ethernet devices send packets to peers of the same host, too; with `packets`
-/// the InfiniBand device does as well.
-pub const WIRE_VARIABLE: &str = "FERRIBAND_WIRE";
 /// Bytes that a receiving socket may hold, if the system allows so many.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
@@ -103,14 +100,6 @@ impl Drop for Handling {
     fn drop(&mut self) {
         HANDLING.set(self.0);
     }
-}
-
-/// True if peers of the same host are to be reached by packets, too, from Ethernet devices or from the InfiniBand device.
-pub(crate) fn forced(ethernet: bool) -> bool {
-    let wire = std::env::var_os(WIRE_VARIABLE);
-    // on a host of a fabric there is no other wire
-    !ethernet && crate::fabric::host().is_some()
-        || wire.is_some_and(|value| value == "packets" || ethernet && value == "roce")
 }
 
 impl Roce {

@@ -26,12 +26,12 @@ use super::join::Probe;
 use super::local::{LocalPort, NativeMeta};
 use super::tx::ICRC_BYTES;
 use super::{BACKLOG_ROUNDS, GSI, Roce, SOME_ROUNDS};
+use crate::base::limits;
 use crate::cm::{MAD, Owner, Refused, owner_of_mad};
-use crate::counters::PortCounts;
 use crate::cq::Catch;
+use crate::device::counters::PortCounts;
 use crate::device::{self, address_of, gid_of};
-use crate::engine::Engine;
-use crate::limits;
+use crate::progress::Engine;
 use crate::qp::Qp;
 
 mod alone;
@@ -221,7 +221,7 @@ impl RxSide {
             inner.turn(engine, catch);
         }
         let wire = local.fabric.as_ref();
-        if wire.is_some_and(crate::fabric::Wire::has_new_pkeys) {
+        if wire.is_some_and(crate::device::fabric::Wire::has_new_pkeys) {
             engine.tell_of_pkeys();
         }
         worked

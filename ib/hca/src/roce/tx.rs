@@ -19,9 +19,9 @@ use ferriband_wire::{Grh, Ipv4, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 use super::GSI;
 use super::hooks::Hooks;
 use super::local::{HostPath, LocalPort};
-use crate::counters::{AllCounts, PortCounts};
+use crate::base::error::Error;
+use crate::device::counters::{AllCounts, PortCounts};
 use crate::device::{Device, address_of};
-use crate::error::Error;
 use crate::lock;
 
 mod report;
@@ -219,8 +219,8 @@ impl TxPath {
     /// The partition key of management datagrams on this path: what stands first in the port's table, as a limited member has it.
     pub fn pkey(&self) -> u16 {
         match self.ifindex {
-            0 => crate::fabric::pkey(0),
-            _ => crate::limits::DEFAULT_PKEY,
+            0 => crate::device::fabric::pkey(0),
+            _ => crate::base::limits::DEFAULT_PKEY,
         }
     }
 

@@ -12,7 +12,7 @@ use ferriband_transport::{AnswerDue, Drop as Lost, PacketMeta};
 use ferriband_wire::{Kind, Opcode, Packet, Psn};
 
 use super::{PacketSide, Qp, gather};
-use crate::engine::Engine;
+use crate::progress::Engine;
 use crate::roce::env::PacketEnv;
 /// A queue pair that takes packets from one source.
 pub(crate) struct Incoming<'a> {

@@ -1,14 +1,14 @@
 //! What a queue pair has put off goes now: acknowledgements that no reply took along, and the end of a message that waits for the next one.
 //!
 //! Owns: who may ask for it, and when it is refused. Must not know: how packets go ([`super`]), when nobody expects another message
-//! ([`crate::engine`]'s `tails`).
+//! ([`crate::progress`]'s `tails`).
 
 use std::sync::Arc;
 
 use super::{Qp, Turn};
 use crate::cq::Catch;
-use crate::engine::Engine;
 use crate::lock;
+use crate::progress::Engine;
 
 impl Qp {
     /// An acknowledgement that was kept back goes now, if it is still there: no request came to take it along.

@@ -6,7 +6,7 @@ use ferriband_transport::{Cause, Drop as Lost, QpCounters};
 use ferriband_memory::host::PORT_STOPS;
 
 use super::*;
-use crate::incident;
+use crate::base::incident;
 use crate::qp::report::named;
 
 impl Qp {

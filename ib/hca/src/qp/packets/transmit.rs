@@ -7,9 +7,10 @@ use ferriband_transport::{AnswerDue, Datagram, Path, QueuePair, Transmit};
 use ferriband_wire::{PKey, Packet};
 
 use super::wait::Go;
-use super::{PacketSide, Qp, pace};
-use crate::engine::Engine;
-use crate::limits;
+use super::{PacketSide, Qp};
+use crate::base::limits;
+use crate::device::pace;
+use crate::progress::Engine;
 use crate::roce::env::PacketEnv;
 use crate::roce::tx::{self, Run, Spread, TxPath};
 

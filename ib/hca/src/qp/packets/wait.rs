@@ -17,13 +17,13 @@
 //! answer between two messages, or only looks at memory, is not kept waiting. Owns what is kept
 //! back and what is known of
 //! the program's habits. Must not know packets, sockets, nor who finds out that nobody comes
-//! ([`crate::engine`]'s `tails`
+//! ([`crate::progress`]'s `tails`
 //! for ends, `roce/rx.rs` for acknowledgements).
 
 use ferriband_transport::AnswerDue;
 
 use super::Turn;
-use super::pace::{Pace, SharedPace};
+use crate::device::pace::{Pace, SharedPace};
 
 /// A post so soon after an acknowledgement would have carried it.
 const REPLY_NS: u64 = 20_000;

@@ -19,7 +19,7 @@ use super::super::{RECEIVE_BUFFER_BYTES, Roce};
 use super::alone::{Found, Look, Tell, Way};
 use super::{CE, Hands, Pace, RxSide};
 use crate::cq::Catch;
-use crate::engine::Engine;
+use crate::progress::Engine;
 
 /// Senders with a socket of their own, at most: each is one more that a polling program looks at.
 pub(crate) const MOST_FLOWS: usize = 2;

@@ -19,7 +19,7 @@ impl Inner {
         let port = roce.ports.counts.of(0);
         let headers = &meta.headers;
         // one port: whoever sends has our LID; a GID is ours or a group's
-        let right = if crate::fabric::host().is_some() {
+        let right = if crate::device::fabric::host().is_some() {
             meets_port(engine, headers)
         } else {
             headers.lrh.slid == engine.lid
@@ -162,7 +162,7 @@ fn take_far_mad(
     transport: &[u8],
     patience: Patience,
 ) -> bool {
-    let mad = match (meta.from, crate::fabric::host()) {
+    let mad = match (meta.from, crate::device::fabric::host()) {
         (None, Some(_)) => mad_of(transport),
         _ => None,
     };
@@ -184,10 +184,10 @@ fn take_far_mad(
         return false;
     };
     let headers = &meta.headers;
-    let way = crate::fabric::Way {
+    let way = crate::device::fabric::Way {
         lid: headers.lrh.slid,
         sl: headers.lrh.sl,
-        ..crate::fabric::Way::default()
+        ..crate::device::fabric::Way::default()
     };
     let sender = headers.grh.map_or(Gid::default(), |grh| grh.sgid);
     let from = crate::cm::far(&place, sender, way);
@@ -212,7 +212,7 @@ pub(super) fn ask_again(
 fn meets_port(engine: &Engine, headers: &NativeHeaders) -> bool {
     let group = headers.grh.is_some_and(|grh| grh.dgid.is_multicast());
     let gid = headers.grh.is_none_or(|grh| grh.dgid == engine.gid());
-    group || gid && crate::fabric::has_lid(headers.lrh.dlid)
+    group || gid && crate::device::fabric::has_lid(headers.lrh.dlid)
 }
 
 fn about<'a>(headers: &NativeHeaders, grh: Option<&'a [u8; GRH_BYTES as usize]>) -> PacketMeta<'a> {

@@ -9,7 +9,7 @@ use ferriband_wire::mad::{MadStatus, Method};
 use ferriband_wire::sa::{SA_DATA_LEN, SaMad, attribute, status};
 use ferriband_wire::{Gid, Guid, Header, PKey, ServiceId};
 
-use super::way::{ask, managed_port};
+use crate::device::fabric::way::{ask, managed_port};
 
 /// How long the answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,7 +1,5 @@
-//! Progress: draining rings, collecting answers, driving send queues, timers; by whoever polls, or by the thread ([`thread`]).
-
-mod rest;
-pub(super) mod thread;
+//! Progress: draining rings, collecting answers, driving send queues, timers; by whoever polls, or by
+//! the thread ([`thread`](super::thread)).
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,12 +10,11 @@ use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD, ProcessRef};
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY};
 use ferriband_transport::direct::{Advance, Consumer, Handled, Response, Sender, Words};
 
-use super::{Engine, yielding};
 use crate::cq::Catch;
 use crate::lock;
 use crate::peer::{Channel, Inbound, Outbound, PeerLink};
+use crate::progress::{Engine, rest, yielding};
 use crate::qp::{Outcome, Qp};
-pub use rest::Waiting;
 
 /// Records taken from one ring before others have their turn.
 const DRAIN_BUDGET: usize = 64;
@@ -27,15 +24,11 @@ const BOUNDED_WAIT_SPINS: usize = 1000;
 const BATCH: usize = 16;
 /// Answers collected at a time.
 const COLLECT_BUDGET: usize = 64;
-/// Polls that find nothing before the polling thread takes over from the progress thread.
-const TAKE_OVER_AFTER: u32 = 32;
 /// Polls before the next yield if the last one found nobody: half a microsecond of looks at memory, 16 of looks at sockets.
 const ALONE_POLLS: u32 = 32;
 /// Polls between two looks whether the kernel gives this core to others: 25 us of looks at memory
 /// in vain.
 const SAMPLE_EVERY: u32 = 1024;
-/// Rounds that a program makes before it waits; the thread makes the others.
-const HAND_OVER_ROUNDS: usize = 16;
 /// Turns at a dead peer's rings; each takes up to 64 records of each, or waits for another thread's turn.
 const LAST_WORDS_TURNS: usize = 10_000;
 /// Polls that find something between two looks at the timers.
@@ -59,7 +52,7 @@ enum Turn {
 
 thread_local! {
     /// This is the progress thread.
-    static ON_THREAD: Cell<bool> = const { Cell::new(false) };
+    pub(super) static ON_THREAD: Cell<bool> = const { Cell::new(false) };
     /// This thread is inside a ring's consumer: it must not wait for itself.
     static DRAINING: Cell<bool> = const { Cell::new(false) };
     /// This thread holds a ring's completer.
@@ -126,7 +119,7 @@ impl Engine {
     #[cold]
     fn maybe_take_over(&self) {
         let idle = self.idle_polls.fetch_add(1, Ordering::Relaxed);
-        if idle < TAKE_OVER_AFTER || self.polling.swap(true, Ordering::AcqRel) {
+        if idle < rest::TAKE_OVER_AFTER || self.polling.swap(true, Ordering::AcqRel) {
             return;
         }
         self.own.store(PROC_ASLEEP, 0, Ordering::Release);
@@ -149,7 +142,7 @@ impl Engine {
         let polled = self.polling.load(Ordering::Relaxed);
         self.end_polling();
         self.send_tails();
-        let busy = (0..HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody()));
+        let busy = (0..rest::HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody()));
         if busy || polled || self.needs_thread() {
             self.waker.signal(1);
         }
@@ -176,19 +169,19 @@ impl Engine {
     }
 
     /// When a packet that a fault holds back goes on.
-    fn held_until(&self) -> u64 {
+    pub(super) fn held_until(&self) -> u64 {
         self.roce
             .get()
             .map_or(u64::MAX, |roce| roce.hooks.deadline())
     }
 
     /// One round over everything. True if anything was done.
-    fn round(&self, long: bool, catch: &mut Catch<'_>) -> bool {
+    pub(super) fn round(&self, long: bool, catch: &mut Catch<'_>) -> bool {
         self.round_over(true, long, catch)
     }
 
     /// One round over all but the sockets, unless `packets` says so.
-    fn round_over(&self, packets: bool, long: bool, catch: &mut Catch<'_>) -> bool {
+    pub(super) fn round_over(&self, packets: bool, long: bool, catch: &mut Catch<'_>) -> bool {
         let mut worked = false;
         if self.many_peers.load(Ordering::Relaxed) {
             self.with_peers(|peers| worked |= self.serve_pending(peers, catch));
@@ -226,7 +219,7 @@ impl Engine {
 
     /// The list of peers, from this thread's copy while that is current: no shared counter is touched.
     #[inline]
-    fn with_peers(&self, look: impl FnOnce(&[PeerLink])) {
+    pub(super) fn with_peers(&self, look: impl FnOnce(&[PeerLink])) {
         let version = self.peers_version.load(Ordering::Acquire);
         // a thread that ends, in a destructor of the program, has no copy any more
         let mut copy = PEERS.try_with(Cell::take).unwrap_or((0, None));
@@ -239,7 +232,7 @@ impl Engine {
         let _ = PEERS.try_with(|kept| kept.set(copy));
     }
 
-    fn serve_all(&self, peers: &[PeerLink]) -> bool {
+    pub(super) fn serve_all(&self, peers: &[PeerLink]) -> bool {
         peers.iter().fold(false, |worked, link| {
             self.serve(link, &mut Catch::nobody()) | worked
         })
@@ -535,7 +528,7 @@ impl Engine {
         }
     }
 
-    fn drive_work(&self, long: bool) -> bool {
+    pub(super) fn drive_work(&self, long: bool) -> bool {
         let batch = std::mem::take(&mut *lock(&self.work));
         self.work_count.store(0, Ordering::Release);
         let mut worked = false;
@@ -546,7 +539,7 @@ impl Engine {
         worked
     }
 
-    /// A queue pair keeps the end of a message back for the next: for how long, [`tails`](super::tails) says.
+    /// A queue pair keeps the end of a message back for the next: for how long, [`tails`](crate::progress::tails) says.
     pub(crate) fn keep_tail(&self, qp: &Arc<Qp>, fresh: bool) {
         if self.tails.keep(qp, fresh) {
             self.waker.signal(1);
@@ -559,7 +552,7 @@ impl Engine {
     }
 
     /// What was kept back goes. True if anything was.
-    fn send_tails(&self) -> bool {
+    pub(super) fn send_tails(&self) -> bool {
         let mut sent = false;
         for qp in self.tails.take() {
             sent |= qp.send_tail(self);
@@ -590,7 +583,7 @@ impl Engine {
         due
     }
 
-    fn fire_timers(&self) -> bool {
+    pub(super) fn fire_timers(&self) -> bool {
         let now = Self::now().0;
         if self.next_timer.load(Ordering::Acquire) > now {
             return false;

@@ -10,10 +10,10 @@ use ferriband_memory::host::{Control, HOOK_PACKETS, Host, MSG_LOOK, PORT_STOPS};
 use ferriband_transport::types::{QpAttr, QpAttrMask, QpState};
 use ferriband_wire::fault::Rule;
 
-use super::Engine;
 use crate::context::{AsyncKind, Context};
 use crate::device;
 use crate::lock;
+use crate::progress::Engine;
 
 /// Fault rules that a program brings along, separated by semicolons; devices by the numbers of their interfaces.
 const FAULTS_VARIABLE: &str = "FERRIBAND_FAULTS";

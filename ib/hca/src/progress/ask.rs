@@ -8,8 +8,8 @@ use ferriband_admin::{ANSWER, Member, REPORTED_QPS};
 use ferriband_memory::host::Control;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::Engine;
-use crate::incident;
+use crate::base::incident;
+use crate::progress::Engine;
 
 impl Engine {
     /// Tells the other end of a connection what this process has.

@@ -14,12 +14,20 @@ use ferriband_memory::net::{self, Netdev};
 use ferriband_transport::types::{AddressVector, QpType};
 use ferriband_wire::{Gid, Guid, Lid, Mtu};
 
-use crate::error::Error;
-use crate::qp::packets::pace::SharedPace;
-use crate::{limits, lock};
+use crate::base::error::Error;
+use crate::base::limits;
+use crate::lock;
+pub use info::{DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr};
+use pace::SharedPace;
 pub(crate) use unlisted::{answering, by_index, is_listed};
 
+mod config;
+pub(crate) mod counters;
+pub mod fabric;
+mod info;
+pub(crate) mod pace;
 mod unlisted;
+pub(crate) mod wanted;
 
 /// Which devices there are and in which order: names, separated by commas. Unset: `ferri0`, then the usable interfaces' by index.
 pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
@@ -29,89 +37,6 @@ const ETHERNET_GIDS: usize = 64;
 const OVERHEAD_BYTES: u32 = 88;
 /// How old what is known of an interface may be before it is asked for again.
 const FRESH_NS: u64 = 250_000_000;
-
-/// What the packets of a device travel on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LinkLayer {
-    /// Native packets, LIDs.
-    InfiniBand,
-    /// RoCEv2 over an interface.
-    Ethernet,
-}
-
-/// The device as programs list it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// Name, such as `ferri0` or `ferri_eth0`.
-    pub name: String,
-    /// Node GUID.
-    pub guid: Guid,
-    /// GUID of the machine that it is a part of.
-    pub system_guid: Guid,
-    /// What it calls itself: the NodeDescription of an InfiniBand device.
-    pub description: String,
-    /// Index in the list.
-    pub index: usize,
-    /// Link layer of its port.
-    pub link_layer: LinkLayer,
-    /// Index of its interface, 0 if it has none.
-    pub ifindex: u32,
-    /// Name of its interface, empty if it has none.
-    pub interface: String,
-    /// What the file of devices says of it.
-    pub settings: Settings,
-}
-
-/// The port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortAttr {
-    /// Its base LID; 0 on Ethernet.
-    pub lid: Lid,
-    /// LID of the subnet manager; 0 on Ethernet.
-    pub sm_lid: Lid,
-    /// Link layer.
-    pub link_layer: LinkLayer,
-    /// Packets can travel.
-    pub active: bool,
-    /// Largest MTU.
-    pub max_mtu: Mtu,
-    /// Current MTU.
-    pub mtu: Mtu,
-    /// Speed in Mbit/s; 0 if the interface does not say.
-    pub speed_mbps: u32,
-    /// The link, on a host of a live fabric.
-    pub link: Option<FabricLink>,
-    /// Entries of the GID table.
-    pub gid_table: u32,
-    /// Entries of the P_Key table.
-    pub pkey_table: u32,
-}
-
-/// The link of a port of a live fabric, in the codes of PortInfo (IBA 14.2.5.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FabricLink {
-    /// State of the link.
-    pub state: u8,
-    /// State of the physical link.
-    pub phys_state: u8,
-    /// Width that is active.
-    pub width: u8,
-    /// Speed that is active.
-    pub speed: u8,
-    /// Extended speed that is active; 0: none.
-    pub speed_ext: u8,
-}
-
-/// An entry of the GID table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GidEntry {
-    /// The GID.
-    pub gid: Gid,
-    /// Its index.
-    pub index: u32,
-    /// Index of the interface whose address it is, 0 on InfiniBand.
-    pub ifindex: u32,
-}
 
 /// What an Ethernet device knows of its interface.
 #[derive(Debug, Default)]
@@ -164,21 +89,21 @@ pub(crate) fn all() -> &'static [Arc<Device>] {
 fn find() -> Result<&'static [Arc<Device>], Error> {
     static ALL: Settled<Vec<Arc<Device>>> = Settled::new();
     let look = || {
-        let key = HostKey::current(&crate::fabric::label())?;
+        let key = HostKey::current(&fabric::label())?;
         let named = std::env::var(DEVICES_VARIABLE).ok();
-        crate::fabric::check_reach()?;
+        fabric::check_reach()?;
         let interfaces = interfaces()?;
         let infos = plan(
             interfaces.as_deref().unwrap_or_default(),
             named.as_deref(),
-            crate::fabric::guid().unwrap_or_else(|| key.guid()),
-            &crate::config::load()?,
+            fabric::guid().unwrap_or_else(|| key.guid()),
+            &config::load()?,
         );
         // a host without interfaces may have no device; one whose kernel tells nobody of them says so
         if let (true, Err(error)) = (infos.is_empty(), interfaces) {
             return Err(error);
         }
-        let infos = infos.into_iter().map(crate::fabric::describe);
+        let infos = infos.into_iter().map(info::describe);
         Ok(infos.map(|info| Arc::new(Device::new(info))).collect())
     };
     ALL.get_or_try_init(look).map(Vec::as_slice)
@@ -418,7 +343,7 @@ impl Device {
     }
 
     fn lid(&self) -> Lid {
-        if let Some(port) = crate::fabric::port().filter(|_| !self.is_ethernet()) {
+        if let Some(port) = fabric::port().filter(|_| !self.is_ethernet()) {
             return Lid(port.lid);
         }
         Lid(self.lid.load(Ordering::Acquire) as u16)
@@ -499,7 +424,7 @@ impl Device {
     pub(crate) fn pkey(&self, index: u16) -> u16 {
         match self.is_ethernet() {
             true => limits::DEFAULT_PKEY,
-            false => crate::fabric::pkey(index),
+            false => fabric::pkey(index),
         }
     }
 
@@ -507,7 +432,7 @@ impl Device {
     pub fn pkey_now(&self, index: u16) -> u16 {
         match self.is_ethernet() {
             true => limits::DEFAULT_PKEY,
-            false => crate::fabric::pkey_now(index),
+            false => fabric::pkey_now(index),
         }
     }
 
@@ -525,11 +450,11 @@ impl Device {
             gid_table: limits::GID_TABLE,
             pkey_table: match self.is_ethernet() {
                 true => 1,
-                false => crate::fabric::pkeys(),
+                false => fabric::pkeys(),
             },
         };
         if !self.is_ethernet() {
-            return crate::fabric::port().map_or(native, |port| PortAttr {
+            return fabric::port().map_or(native, |port| PortAttr {
                 sm_lid: Lid(port.sm_lid),
                 active: port.state == ferriband_wire::attributes::PortState::ACTIVE.0,
                 mtu: Mtu::from_code(port.mtu)
@@ -561,7 +486,7 @@ impl Device {
     pub fn gid(&self, index: u32) -> Option<GidEntry> {
         if !self.is_ethernet() {
             return (index == 0).then(|| GidEntry {
-                gid: crate::fabric::gid().unwrap_or_else(|| {
+                gid: fabric::gid().unwrap_or_else(|| {
                     Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.info.guid)
                 }),
                 index,
@@ -596,11 +521,11 @@ impl Device {
         packets_wanted: impl FnOnce() -> bool,
     ) -> BlockKind {
         if !self.is_ethernet() {
-            match crate::roce::forced(false) || packets_wanted() {
+            match wanted::forced(false) || packets_wanted() {
                 true => BlockKind::Packets,
                 false => BlockKind::Native,
             }
-        } else if qp_type == QpType::Ud || crate::roce::forced(true) {
+        } else if qp_type == QpType::Ud || wanted::forced(true) {
             // datagrams go to this host and to others in one order
             BlockKind::Packets
         } else if matches!(qp_type, QpType::Rc | QpType::Uc) && packets_wanted() {

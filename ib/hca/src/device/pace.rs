@@ -41,7 +41,7 @@ impl SharedPace {
 
 /// The limits of a queue pair.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// There is a limit at all.
     on: bool,
     /// Of its program and path, in kbit/s; 0: none.
@@ -93,7 +93,7 @@ impl Pace {
 }
 
 /// The lesser of two limits of which 0 is none.
-pub(super) fn least(a: u64, b: u64) -> Option<u64> {
+pub(crate) fn least(a: u64, b: u64) -> Option<u64> {
     match (a, b) {
         (0, 0) => None,
         (0, one) | (one, 0) => Some(one),
@@ -102,7 +102,7 @@ pub(super) fn least(a: u64, b: u64) -> Option<u64> {
 }
 
 /// The limit that a static rate sets (`ibv_rate`), in kbit/s; 0 for one that the port does not reach anyway, or for none.
-pub(super) fn static_rate_kbps(code: u8, port_mbps: u32) -> u64 {
+pub(crate) fn static_rate_kbps(code: u8, port_mbps: u32) -> u64 {
     // hundreds of Mbit/s, by the IBA's codes (table 91 and later ones)
     let hundreds: u64 = match code {
         2 => 25,

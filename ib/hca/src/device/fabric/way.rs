@@ -21,7 +21,7 @@ use ferriband_wire::mad::{
 use ferriband_wire::sa::{SaMad, attribute};
 use ferriband_wire::{Gid, Guid, Header, Lid, Mtu, Sl, TimeCode};
 
-use super::{FRESH_NS, adapter, host, number, port};
+use crate::device::fabric::{FRESH_NS, adapter, host, number, port};
 use crate::lock;
 
 /// Subnet administration has so long for an answer; then it is asked again, where it is by then.
@@ -122,7 +122,7 @@ pub(crate) fn seek_way(
     // a thread that cannot be started drops what it was to run: it lies where it can be taken back
     let told = Arc::new(Mutex::new(Some(told)));
     let theirs = told.clone();
-    let started = crate::engine::spawn_silently("ferriband-way", move || {
+    let started = crate::base::thread::spawn_silently("ferriband-way", move || {
         let way = way_until(gid, until);
         seekers.fetch_sub(1, Ordering::Relaxed);
         if let Some(told) = lock(&*theirs).take() {
@@ -187,7 +187,7 @@ fn way_to(gid: Gid, patience: Duration) -> Result<Way, i32> {
 }
 
 /// The used port, while it has a link and a manager; ENETDOWN.
-pub(super) fn managed_port() -> Result<AdapterPort, i32> {
+pub(in crate::device::fabric) fn managed_port() -> Result<AdapterPort, i32> {
     let own = port().ok_or(libc::ENETDOWN)?;
     match own.state == PortState::ACTIVE.0 && own.sm_lid != 0 {
         true => Ok(own),
@@ -197,7 +197,7 @@ pub(super) fn managed_port() -> Result<AdapterPort, i32> {
 
 /// Asks subnet administration one question, and waits for the answer, within `patience` if that is less than [`ANSWER`], but not less than a tenth of it: its packet, or
 /// if it may be long the packets' heads once and all of their data.
-pub(super) fn ask(
+pub(in crate::device::fabric) fn ask(
     own: &AdapterPort,
     question: &SaMad,
     patience: Duration,

@@ -8,8 +8,10 @@ pub(crate) mod admin;
 mod ask;
 mod connect;
 mod lives;
-mod progress;
+mod rest;
+mod round;
 mod tails;
+mod thread;
 mod yielding;
 
 use std::cell::Cell;
@@ -29,20 +31,21 @@ use ferriband_transport::direct::layout::{
 use ferriband_transport::types::Instant;
 use ferriband_wire::{Gid, Guid, Lid};
 
+use crate::base::error::Error;
+use crate::base::fork;
+use crate::base::limits;
 use crate::cm::{Cm, Ends};
 use crate::context::Context;
 use crate::device::Device;
-use crate::error::Error;
 use crate::keys::KeyTable;
+use crate::lock;
 use crate::mr::WindowState;
 use crate::peer::{MAX_MAPS, PeerLink};
 use crate::qp::Qp;
 use crate::roce::Roce;
 use crate::srq::Srq;
-use crate::{fork, limits, lock};
-pub use progress::Waiting;
-pub(crate) use progress::after;
-pub(crate) use progress::thread::spawn_silently;
+pub use rest::Waiting;
+pub(crate) use round::after;
 
 pub(crate) const MSG_HELLO: u8 = 2;
 pub(crate) const MSG_WELCOME: u8 = 3;
@@ -253,7 +256,7 @@ impl Engine {
 
     fn start() -> Result<Arc<Self>, Error> {
         let registry = HostRegistry::join(ferriband_memory::host::JoinOptions {
-            label: crate::fabric::label(),
+            label: crate::device::fabric::label(),
             ..Default::default()
         })?;
         admin::bring_faults(&registry);
@@ -341,7 +344,7 @@ impl Engine {
             device.opened(engine.lid);
         }
         engine.watch(&engine.self_link);
-        progress::thread::spawn(&engine)?;
+        thread::spawn(&engine)?;
         Ok(engine)
     }
 
@@ -385,7 +388,7 @@ impl Engine {
 
     /// The default GID.
     pub fn gid(&self) -> Gid {
-        crate::fabric::gid()
+        crate::device::fabric::gid()
             .unwrap_or_else(|| Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.guid))
     }
 

@@ -3,7 +3,7 @@
 use ferriband_transport::types::Sge;
 use ferriband_wire::Mtu;
 
-use crate::error::Error;
+use crate::base::error::Error;
 
 /// Vendor identifier: an OUI of the locally administered range, nobody's.
 pub const VENDOR_ID: u32 = 0x02_fe_77;

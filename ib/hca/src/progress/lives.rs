@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ferriband_memory::host::{Control, Fate, HostError, ProcessRef};
 use ferriband_memory::wait::Epoll;
 
-use super::Engine;
 use crate::cm::Cm;
 use crate::lock;
+use crate::progress::Engine;
 use crate::roce::Roce;
 
 /// Looks at a process whose connection has ended before it counts as one that has only hung up.

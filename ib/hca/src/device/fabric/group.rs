@@ -4,7 +4,7 @@ use ferriband_attach::ask::{Answer, Ask, Membership};
 use ferriband_attach::{AttachError, Link};
 use ferriband_wire::Gid;
 
-use super::{host, number};
+use crate::device::fabric::{host, number};
 
 /// A membership; its end is the end of this.
 #[derive(Debug)]

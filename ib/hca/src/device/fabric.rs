@@ -17,9 +17,8 @@ use ferriband_fork::{PerProcess, Settled};
 use ferriband_transport::Drop as Lost;
 use ferriband_wire::{Gid, Guid, Lid};
 
-use crate::device::DeviceInfo;
-use crate::error::Error;
-use crate::{LinkLayer, lock};
+use crate::base::error::Error;
+use crate::lock;
 pub(crate) use group::{InGroup, join_group};
 pub use services::{ServiceAt, ServiceQuestion, find_services};
 pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};
@@ -64,7 +63,7 @@ pub fn label() -> String {
 }
 
 /// What the fabric says of the adapter, as it was a moment ago.
-fn adapter() -> Option<Adapter> {
+pub(super) fn adapter() -> Option<Adapter> {
     static KNOWN: PerProcess<Mutex<(u64, Option<Adapter>)>> = PerProcess::new(Mutex::default);
     let host = host()?;
     let mut known = lock(KNOWN.get());
@@ -114,7 +113,7 @@ pub(crate) fn pkeys() -> u32 {
 /// The P_Key at an index of the InfiniBand port's table; 0, which is nobody's, where it has none. What a queue pair sends and compares by.
 pub(crate) fn pkey(index: u16) -> u16 {
     if host().is_none() {
-        return crate::limits::DEFAULT_PKEY;
+        return crate::base::limits::DEFAULT_PKEY;
     }
     let entry = PKEY_TABLE.get(usize::from(index));
     entry.map_or(0, |entry| entry.load(Ordering::Relaxed))
@@ -147,17 +146,6 @@ fn number() -> u8 {
 /// Node GUID.
 pub(crate) fn guid() -> Option<Guid> {
     adapter().map(|adapter| Guid(adapter.node_guid))
-}
-
-/// A device's description, and the InfiniBand one's as the fabric has it.
-pub(crate) fn describe(mut info: DeviceInfo) -> DeviceInfo {
-    if info.link_layer == LinkLayer::InfiniBand
-        && let Some(adapter) = adapter()
-    {
-        info.system_guid = Guid(adapter.system_guid);
-        info.description = adapter.description;
-    }
-    info
 }
 
 /// GID of the port.

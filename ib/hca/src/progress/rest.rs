@@ -22,8 +22,8 @@ use ferriband_memory::wait;
 use ferriband_transport::direct::Words;
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING_SUMMARY};
 
-use super::{Engine, HAND_OVER_ROUNDS, TAKE_OVER_AFTER, yielding};
 use crate::cq::Catch;
+use crate::progress::{Engine, yielding};
 use crate::roce::Roce;
 use crate::roce::rx::MOST_FLOWS;
 use ferriband_attach::Link;
@@ -38,6 +38,10 @@ const VAIN_NAPS: u32 = 16;
 /// fabric's link.
 pub(crate) const MOST_AWAITED: usize = 5 + MOST_FLOWS;
 
+/// Polls that find nothing before the polling thread takes over from the progress thread.
+pub(super) const TAKE_OVER_AFTER: u32 = 32;
+/// Rounds that a program makes before it waits; the thread makes the others.
+pub(super) const HAND_OVER_ROUNDS: usize = 16;
 /// Nobody sleeps here.
 pub(super) const NOBODY: u32 = 0;
 /// A thread that polls does.

@@ -2,7 +2,7 @@
 //!
 //! Owns: what becomes of a file that is wrong: the devices are as without it, and the program hears of it by one line.
 
-use crate::error::Error;
+use crate::base::error::Error;
 use ferriband_admin::config::{self, Config};
 
 /// What the file says; nothing if there is none, if it is wrong, or in a program that runs with other rights than its user's.
@@ -10,7 +10,7 @@ use ferriband_admin::config::{self, Config};
 /// # Errors
 /// The system's, while it has no descriptor for the file.
 pub(crate) fn load() -> Result<Config, Error> {
-    let Some(path) = config::path().filter(|_| crate::incident::is_own_user()) else {
+    let Some(path) = config::path().filter(|_| crate::base::incident::is_own_user()) else {
         return Ok(Config::default());
     };
     let scarce = |errno: &i32| ferriband_memory::Error::is_scarcity(*errno);

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::OwnedFd;
 
-use crate::error::Error;
+use crate::base::error::Error;
 use crate::lock;
 
 /// A queue of events behind a pollable descriptor that holds one count per event.

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use super::Engine;
+use crate::progress::Engine;
 
 /// A yield that took longer gave the core to somebody, whatever it costs when nobody wants it.
 const MOST_ALONE_NS: u64 = 2_000;

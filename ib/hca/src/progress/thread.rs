@@ -1,6 +1,6 @@
 //! The progress thread: asleep until something rings. While a program polls it looks on, and does what the program leaves.
 //!
-//! Owns: when it wakes, and what it takes off a polling program. Must not know: how rings and packets are handled ([`super`]).
+//! Owns: when it wakes, and what it takes off a polling program. Must not know: how rings and packets are handled ([`crate::progress::round`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -12,12 +12,14 @@ use ferriband_memory::wait::{Epoll, Ready};
 use ferriband_sanitizer::Inside;
 use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP};
 
-use super::{ON_THREAD, rest};
+use crate::base::error::Error;
+use crate::base::thread::{block_signals, restore_signals};
 use crate::cq::Catch;
-use crate::engine::Engine;
-use crate::engine::tails::LOOK_NS;
-use crate::error::Error;
 use crate::lock;
+use crate::progress::Engine;
+use crate::progress::rest;
+use crate::progress::round::ON_THREAD;
+use crate::progress::tails::LOOK_NS;
 
 /// Empty polls before a polling program yields at each: about 20 us.
 const SPIN_POLLS: u32 = 800;
@@ -69,7 +71,7 @@ fn granted_cores() -> usize {
 }
 
 /// Starts the progress thread. It blocks all signals: they are the program's.
-pub(in crate::engine) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
+pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
     granted_cores();
     let weak = Arc::downgrade(engine);
     let own = engine.own.clone();
@@ -113,44 +115,10 @@ pub(in crate::engine) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Starts a thread beside the progress thread, for what must wait. It blocks all signals too.
-pub(crate) fn spawn_silently(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> std::io::Result<()> {
-    let builder = std::thread::Builder::new()
-        .name(name.into())
-        .stack_size(256 << 10);
-    let mask = block_signals();
-    let spawned = builder.spawn(|| {
-        let _inside = Inside::enter();
-        body();
-    });
-    restore_signals(mask);
-    spawned.map(|_| ())
-}
-
 /// This thread's waits end when they are to, not up to 50 us later (the kernel's usual slack): some of them are shorter than that.
 fn exact_timers() {
     // SAFETY: numbers alone; the call concerns this thread's waits, and fails only where there is no such setting.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-}
-
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: plain data, filled before use.
-    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
-    let mut old: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `all` is ours.
-    unsafe { libc::sigfillset(&mut all) };
-    // SAFETY: both sets are ours; the call cannot fail with these arguments.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old) };
-    old
-}
-
-fn restore_signals(mask: libc::sigset_t) {
-    // SAFETY: the set came from `block_signals`.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
 }
 
 /// What the thread saw of the program's polls, and when they last changed.
@@ -462,7 +430,11 @@ impl Engine {
             } else {
                 epoll.remove(local.socket())
             };
-            if let Some(link) = local.fabric.as_ref().and_then(crate::fabric::Wire::link) {
+            if let Some(link) = local
+                .fabric
+                .as_ref()
+                .and_then(crate::device::fabric::Wire::link)
+            {
                 // one that is gone is not waited for: its end is seen when it is read
                 let _ = match wanted {
                     true => epoll.add(&*link, TOKEN_ROCE, false),

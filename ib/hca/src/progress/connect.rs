@@ -20,13 +20,13 @@ use ferriband_transport::direct::layout::{MAGIC, PAIR_LEN, PROC_IDENTITY, PROC_L
 use ferriband_transport::direct::mark::{self, Revoked};
 use ferriband_wire::Qpn;
 
-use super::{
+use crate::base::error::Error;
+use crate::lock;
+use crate::peer::{Peer, PeerLink};
+use crate::progress::{
     Engine, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
     MapSource,
 };
-use crate::error::Error;
-use crate::lock;
-use crate::peer::{Peer, PeerLink};
 
 /// Descriptors that a channel takes at its beginning: the connection, and those that come or go by it.
 const CHANNEL_DESCRIPTORS: usize = 4;
