@@ -598,6 +598,15 @@ fn a_sleeper_hears_of_the_link_and_of_the_way_back() {
     assert_eq!(epoll.wait(LONG), [(IN, 1)]);
 }
 
+/// Sets a flag when it goes, however that comes about.
+struct Over<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn a_child_finds_its_instance_and_the_locks_free() {
     let _alone = alone();
@@ -616,6 +625,8 @@ fn a_child_finds_its_instance_and_the_locks_free() {
                 epoll.change(&there, IN, 1);
             }
         });
+        // a child that fails ends the other thread, too
+        let _end = Over(&over);
         for round in 0..50 {
             let how = if round % 5 == 0 {
                 Fork::Bare
@@ -631,7 +642,6 @@ fn a_child_finds_its_instance_and_the_locks_free() {
                 std::mem::forget(fresh);
             }));
         }
-        over.store(true, Ordering::SeqCst);
     });
     here.send(b"a");
     assert_eq!(epoll.wait(LONG), [(IN, 1)]);
