@@ -1,10 +1,12 @@
 //! The commands of two programs. `ferriband` runs unmodified RDMA programs on the software adapter,
-//! and shows what the adapter and this machine can do. `ferriband-dev` measures the adapter for those
+//! and shows what the adapter and this machine can do. `ferriband-dev` measures the adapter for
+//! those
 //! who work on it, and is not installed by default.
 //!
 //! Owns: the command lines. What measures and lists reaches the adapter only as any program does,
 //! through the C verbs API of a library opened at run time, so that it also works on a system's own
-//! libibverbs. What looks into running processes (`why`, `dump`, `fault`) finds them in their registry.
+//! libibverbs. What looks into running processes (`why`, `dump`, `fault`) finds them in their
+//! registry.
 
 #![deny(clippy::print_stderr)] // it panics where nothing can be written: complain! does not
 
@@ -69,7 +71,8 @@ fn status_of(program: &str, outcome: Result<ExitCode, Failure>) -> ExitCode {
     })
 }
 
-/// The command line; where this program is called by the name of an MPI launcher, with what that name means, and what users of others write.
+/// The command line; where this program is called by the name of an MPI launcher, with what that
+/// name means, and what users of others write.
 fn words(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = args.collect();
     let is_launcher = words

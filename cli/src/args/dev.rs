@@ -54,21 +54,25 @@ pub struct BenchArgs {
     /// Rounds of which each figure is the median [default: 5, between two hosts 9].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: Option<u16>,
-    /// direct: two processes of this host. roce: two hosts, made of network namespaces joined by a veth pair.
+    /// direct: two processes of this host. roce: two hosts, made of network namespaces joined by a
+    /// veth pair.
     #[arg(long, value_enum, default_value = "direct")]
     pub wire: Wire,
-    /// Compare Ferriband's MPI with other MPIs instead: Open MPI, MPICH and Intel MPI, as far as they are there. With --wire roce one rank on each of the
+    /// Compare Ferriband's MPI with other MPIs instead: Open MPI, MPICH and Intel MPI, as far as
+    /// they are there. With --wire roce one rank on each of the
     /// two hosts, and the others' TCP.
     #[arg(long)]
     pub mpi: bool,
-    /// With --mpi: what of Ferriband's own costs how much instead: acknowledgements, idle channels, the designs of the RDMA fast path.
+    /// With --mpi: what of Ferriband's own costs how much instead: acknowledgements, idle channels,
+    /// the designs of the RDMA fast path.
     #[arg(long, requires = "mpi", conflicts_with_all = ["wire", "peer", "fetch"])]
     pub fastpath: bool,
     /// Compare sockets by SDP with TCP instead, on this host: two programs that send, and redis,
     /// nginx (with wrk), memcached, iperf3 and node where they are there.
     #[arg(long, conflicts_with_all = ["wire", "mpi"])]
     pub sdp: bool,
-    /// With --sdp: two threads compute on each core meanwhile, and no row may be below 0.95 times TCP.
+    /// With --sdp: two threads compute on each core meanwhile, and no row may be below 0.95 times
+    /// TCP.
     #[arg(long, requires = "sdp")]
     pub busy: bool,
     /// Measure put and get instead: Portals 4 and the drivers of papers/002, beside the verbs that
@@ -81,7 +85,8 @@ pub struct BenchArgs {
     /// This process is in namespaces of its own, made for the comparison between two hosts.
     #[arg(long, requires = "mpi", hide = true)]
     pub inside: bool,
-    /// With --mpi: fetch the wheels of other MPIs from PyPI that are not there yet (into $XDG_CACHE_HOME/ferriband, or ~/.cache/ferriband).
+    /// With --mpi: fetch the wheels of other MPIs from PyPI that are not there yet (into
+    /// $XDG_CACHE_HOME/ferriband, or ~/.cache/ferriband).
     #[arg(long, requires = "mpi")]
     pub fetch: bool,
     /// With --mpi: only peers whose name contains this; may be repeated.
@@ -96,7 +101,8 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
-    /// Rounds of which each figure is the median: more where what two namespaces reach depends most on where the host puts our cores.
+    /// Rounds of which each figure is the median: more where what two namespaces reach depends most
+    /// on where the host puts our cores.
     pub fn rounds(&self) -> usize {
         let many = matches!(self.wire, Wire::Roce) && !self.mpi;
         self.rounds.map_or(if many { 9 } else { 5 }, usize::from)

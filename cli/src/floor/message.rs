@@ -1,4 +1,5 @@
-//! What a small message takes between two hosts by the kernel alone, in the ways in which MPIs use it: the floors of `ferriband-dev bench --mpi --wire roce`.
+//! What a small message takes between two hosts by the kernel alone, in the ways in which MPIs use
+//! it: the floors of `ferriband-dev bench --mpi --wire roce`.
 //!
 //! Owns: the measurements. Must not know: verbs, MPI. Both sides poll, each on a core of its own; 8 bytes by TCP, and by UDP as many as
 //! the adapter's packet of such a message has.

@@ -24,9 +24,11 @@ pub enum CmEvent {
     Request(Box<Request>),
     /// A REP: `ready` or `reject`.
     Reply(Box<Reply>),
-    /// The passive side is connected: by an RTU, whose private data are here, or by `established_hint` (zeros).
+    /// The passive side is connected: by an RTU, whose private data are here, or by
+    /// `established_hint` (zeros).
     Established(PrivateData<224>),
-    /// The other side says no, or that it is over; the identifier's state tells how far things had come, and it is at its
+    /// The other side says no, or that it is over; the identifier's state tells how far things had
+    /// come, and it is at its
     /// end: `TimewaitExit` follows if it was connected.
     Rejected {
         /// Which message is refused.
@@ -38,12 +40,14 @@ pub enum CmEvent {
         /// The other consumer's.
         private_data: PrivateData<148>,
     },
-    /// Nobody answered this message, however often it was sent. After a REQ, REP or SIDR_REQ the identifier is at its
+    /// Nobody answered this message, however often it was sent. After a REQ, REP or SIDR_REQ the
+    /// identifier is at its
     /// end.
     Unreachable(Kind),
     /// The other side wants to end: `disconnect` answers.
     DisconnectRequest(PrivateData<220>),
-    /// The connection is over: the DREP has come (its private data), or nobody answered (zeros). `TimewaitExit` follows.
+    /// The connection is over: the DREP has come (its private data), or nobody answered (zeros).
+    /// `TimewaitExit` follows.
     Disconnected(PrivateData<224>),
     /// No packet of the connection is under way any more. The identifier is gone.
     TimewaitExit,

@@ -64,7 +64,8 @@ impl ManagementClass {
         )
     }
 
-    /// Where MADs of this class are sent, unless a manager has redirected them: the subnet management interface takes
+    /// Where MADs of this class are sent, unless a manager has redirected them: the subnet
+    /// management interface takes
     /// these two classes only, the general services interface all others (IBA 13.5).
     pub const fn queue_pair(self) -> Qpn {
         if self.is_subnet_management() {
@@ -91,7 +92,8 @@ impl ManagementClass {
 }
 
 numbers! {
-    /// Method, with the response bit as its top bit (IBA 13.4.5; subnet administration: IBA 15.2.2).
+    /// Method, with the response bit as its top bit (IBA 13.4.5; subnet administration: IBA
+    /// 15.2.2).
     Method(u8) {
         GET = 0x01, "Get";
         SET = 0x02, "Set";
@@ -119,7 +121,8 @@ impl Method {
         self.0 & Self::RESPONSE != 0 || self.0 == Method::TRAP_REPRESS.0
     }
 
-    /// The method that answers this one; None for Send, which is answered by nothing or another Send, and for answers.
+    /// The method that answers this one; None for Send, which is answered by nothing or another
+    /// Send, and for answers.
     pub const fn response(self) -> Option<Method> {
         match self {
             Method::SEND => None,
@@ -132,7 +135,8 @@ impl Method {
     }
 }
 
-/// Attribute, a number that each class gives a meaning of its own: `cm::Message::attribute`, `smp::attribute`,
+/// Attribute, a number that each class gives a meaning of its own: `cm::Message::attribute`,
+/// `smp::attribute`,
 /// `sa::attribute`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AttributeId(pub u16);

@@ -1,4 +1,5 @@
-//! `ferriband-dev bench --mpi --fastpath`: what the parts of Ferriband's own MPI cost, each with and without.
+//! `ferriband-dev bench --mpi --fastpath`: what the parts of Ferriband's own MPI cost, each with
+//! and without.
 //!
 //! Owns: the list of comparisons and their verdicts. Times are compared within one run of `fastpath.c`, whose sides take turns every millisecond (two runs differ by 5 to 10 %,
 //! more than what is looked for): a run says the median of the ratios of neighbours and its 95 % interval. Memory and share are those of two runs that differ in

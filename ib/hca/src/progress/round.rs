@@ -1,4 +1,5 @@
-//! Progress: draining rings, collecting answers, driving send queues, timers; by whoever polls, or by
+//! Progress: draining rings, collecting answers, driving send queues, timers; by whoever polls, or
+//! by
 //! the thread ([`thread`](super::thread)).
 
 use std::cell::Cell;
@@ -539,7 +540,8 @@ impl Engine {
         worked
     }
 
-    /// A queue pair keeps the end of a message back for the next: for how long, [`tails`](crate::progress::tails) says.
+    /// A queue pair keeps the end of a message back for the next: for how long,
+    /// [`tails`](crate::progress::tails) says.
     pub(crate) fn keep_tail(&self, qp: &Arc<Qp>, fresh: bool) {
         if self.tails.keep(qp, fresh) {
             self.waker.signal(1);

@@ -1,6 +1,7 @@
 //! The progress thread: asleep until something rings. While a program polls it looks on, and does what the program leaves.
 //!
-//! Owns: when it wakes, and what it takes off a polling program. Must not know: how rings and packets are handled ([`crate::progress::round`]).
+//! Owns: when it wakes, and what it takes off a polling program. Must not know: how rings and
+//! packets are handled ([`crate::progress::round`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};

@@ -1,4 +1,5 @@
-//! Messages that were sent eagerly are kept until the peer's runtime has acknowledged them (Koop et al., resilience, section IV-A): a completion says only that the
+//! Messages that were sent eagerly are kept until the peer's runtime has acknowledged them (Koop et
+//! al., resilience, section IV-A): a completion says only that the
 //! peer's adapter has them. A queue pair that fails can then be made anew, and what lies here be sent again.
 //!
 //! The receiver's word is the number of the last message that it has taken. It rides on every envelope and on every return of credit; [`Owed`] says when it

@@ -32,7 +32,8 @@ impl Array {
     /// The array has more than `index` elements.
     #[inline]
     pub unsafe fn handle(&self, index: usize) -> i32 {
-        // SAFETY: the caller's promise; the number of a handle is its lowest 32 bits, and the others are zero.
+        // SAFETY: the caller's promise; the number of a handle is its lowest 32 bits, and the
+        // others are zero.
         unsafe {
             let at = self.base.byte_add(index * self.width);
             if self.width == 8 {

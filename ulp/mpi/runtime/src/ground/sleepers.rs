@@ -1,7 +1,10 @@
-//! Threads that sleep until what they wait for is over, or until it is their turn to look for messages.
+//! Threads that sleep until what they wait for is over, or until it is their turn to look for
+//! messages.
 //!
-//! Owns: a bell for each of them, and who is rung when. Must not know: what a round of progress is, nor
-//! who looks for messages. Who waits for a request is rung when that is over; who waits for anything
+//! Owns: a bell for each of them, and who is rung when. Must not know: what a round of progress is,
+//! nor
+//! who looks for messages. Who waits for a request is rung when that is over; who waits for
+//! anything
 //! else is rung when anything has happened.
 
 use super::handle::NOBODY;

@@ -1,6 +1,7 @@
 //! What is said of a message that is over: the C structure that faces and runtime share.
 //!
-//! Owns: its layout, and the statuses that the standard names. Must not know: which request it is of.
+//! Owns: its layout, and the statuses that the standard names. Must not know: which request it is
+//! of.
 
 use super::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_PROC_NULL, MPI_SUCCESS};
 use std::ffi::c_int;

@@ -1,6 +1,7 @@
 //! The communicators of this process.
 //!
-//! Owns: their handles and contexts, and which of them the program has freed. Must not know: how one
+//! Owns: their handles and contexts, and which of them the program has freed. Must not know: how
+//! one
 //! is made, what still concerns a freed one.
 
 use crate::comm::{Comm, context};
@@ -105,7 +106,8 @@ impl Comms {
         self.contexts.insert(context, index);
     }
 
-    /// The handle of a communicator is stale from now on: the program has freed it. It goes with the
+    /// The handle of a communicator is stale from now on: the program has freed it. It goes with
+    /// the
     /// last that concerns it.
     pub fn retire(&mut self, index: u32) {
         self.slab.retire(index);

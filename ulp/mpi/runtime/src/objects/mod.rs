@@ -1,7 +1,8 @@
 //! The objects that a program names by handles: communicators, groups, datatypes, operations, info
 //! objects, attributes, topologies, sessions, and what of a process is there before and after MPI.
 //!
-//! Owns: what each of them is, and those of this process ([`Objects`]). Must not know: how a message
+//! Owns: what each of them is, and those of this process ([`Objects`]). Must not know: how a
+//! message
 //! is sent, how a collective is done, what the job is; no message is sent here.
 
 pub mod attr;

@@ -139,7 +139,8 @@ impl Types {
     }
 
     /// Lets a derived datatype go; where `is_handed_out` it stays until [`Types::drop_freed`], for
-    /// functions of the program are still given its handle. Messages keep what they need themselves.
+    /// functions of the program are still given its handle. Messages keep what they need
+    /// themselves.
     pub fn drop(&mut self, handle: i32, is_handed_out: bool) -> Outcome {
         self.may_drop(handle)?;
         let (index, _) = self.derived(handle)?;

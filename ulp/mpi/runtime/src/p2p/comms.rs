@@ -1,6 +1,7 @@
 //! When communicators come and go.
 //!
-//! Owns: the messages that came before their communicator, and what keeps a freed one. Must not know:
+//! Owns: the messages that came before their communicator, and what keeps a freed one. Must not
+//! know:
 //! how ranks agree about a new one.
 
 use crate::comm::{Comm, side_context};

@@ -1,4 +1,5 @@
-//! Whether long messages go eagerly by memory that ranks share, or are read by their receiver: who has copied some into a channel knows.
+//! Whether long messages go eagerly by memory that ranks share, or are read by their receiver: who
+//! has copied some into a channel knows.
 //!
 //! Between cores that share a cache a line changes hands in 50 ns, and two copies by two cores that overlap beat one by the kernel up to 64 KiB. Where it takes 150 ns (cores of two
 //! chips, or a virtual machine whose host has placed it so, which changes by the second) each copy comes to 2 or 3 GB/s, and the kernel's to 5 to 9.

@@ -71,7 +71,8 @@ impl Block for Memory {
         self.0.word(at).store(0, Ordering::Relaxed);
     }
 
-    /// Where the adapter wrote by another core, all lines of a record are asked for at once: else the envelope's would be waited for before those of the body.
+    /// Where the adapter wrote by another core, all lines of a record are asked for at once: else
+    /// the envelope's would be waited for before those of the body.
     #[inline]
     fn expect(&self, at: u32, length: u32) {
         self.0.expect(at, length);
@@ -215,7 +216,8 @@ impl Runtime {
         Ok(did)
     }
 
-    /// Something of `peer` has come by SEND that was sent after its records: these lie in its block.
+    /// Something of `peer` has come by SEND that was sent after its records: these lie in its
+    /// block.
     #[cold]
     pub(super) fn drain_before(&mut self, peer: u32) -> Outcome {
         let index = self
@@ -276,7 +278,8 @@ impl Runtime {
             if !is_due && !owes_ack {
                 continue;
             }
-            // What the program answers tells it, too; if half of the block waits for that, it waits no longer.
+            // What the program answers tells it, too; if half of the block waits for that, it waits
+            // no longer.
             let is_urgent = inlet.unreported() >= inlet.size() / 2;
             // Who has left needs to know nothing.
             let is_over = self.is_over(from);

@@ -21,7 +21,8 @@ use ferriband_mpi_proto::replay::Held;
 
 /// Links with a burst are few; a rank that has spoken to more starts all of them anew.
 const BURSTS: usize = 64;
-/// Bytes up to which a message goes eagerly among others, too. A longer one goes so if it is the first since the last look at the device: the lane's handshake makes one message late,
+/// Bytes up to which a message goes eagerly among others, too. A longer one goes so if it is the
+/// first since the last look at the device: the lane's handshake makes one message late,
 /// and costs many of them less than their copies.
 const ALWAYS: usize = 16 << 10;
 
@@ -82,7 +83,8 @@ fn item(message: &Queued) -> Option<usize> {
 }
 
 impl Runtime {
-    /// Whether a message to `peer`, longer than what is sent eagerly everywhere, goes eagerly: by packets of our adapter, once it is known what the
+    /// Whether a message to `peer`, longer than what is sent eagerly everywhere, goes eagerly: by
+    /// packets of our adapter, once it is known what the
     /// peer's receive buffers hold.
     pub fn goes_eager(&self, peer: u32, source: &Source) -> bool {
         let Some(net) = &self.net else {

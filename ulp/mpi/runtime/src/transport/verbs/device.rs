@@ -109,7 +109,8 @@ impl Net {
         &self.device.card
     }
 
-    /// Posts receives that were not posted before, until `count` are in use, and asks to be told when few are left.
+    /// Posts receives that were not posted before, until `count` are in use, and asks to be told
+    /// when few are left.
     pub(super) fn more_receives(&mut self, count: u32) -> Outcome {
         self.receives
             .spent

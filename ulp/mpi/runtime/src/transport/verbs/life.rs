@@ -54,7 +54,8 @@ const LINGER: Duration = Duration::from_secs(5);
 const CARD_MS: i32 = 2;
 
 impl Runtime {
-    /// The connection to `peer` has failed; the first completion says how, the others that follow it are flushed. `at_fault`: the request that it is about, if its adapter says that of
+    /// The connection to `peer` has failed; the first completion says how, the others that follow
+    /// it are flushed. `at_fault`: the request that it is about, if its adapter says that of
     /// memory.
     #[cold]
     pub(super) fn lost(&mut self, peer: u32, wc: &Wc, at_fault: Option<u32>) -> Outcome {
@@ -91,7 +92,8 @@ impl Runtime {
             | WcStatus::RemoteInvalidRequest => MPI_ERR_BUFFER,
             _ => MPI_ERR_PROC_ABORTED,
         };
-        // The queue pairs at both ends have failed: the message at fault ends with that class, and the peer learns of it now, not when nobody has answered for long.
+        // The queue pairs at both ends have failed: the message at fault ends with that class, and
+        // the peer learns of it now, not when nobody has answered for long.
         let at_fault = at_fault.filter(|_| class == MPI_ERR_BUFFER);
         let told = net.tell_end(peer);
         if let Some(request) = at_fault {
@@ -116,7 +118,7 @@ impl Runtime {
         self.bury_lost();
     }
 
-    /// The same, because the peer has broken its rules.
+    /// Breaks the connection to a peer that has broken the rules; the error to raise.
     #[cold]
     pub(super) fn broken_off(&mut self, peer: u32) -> MpiError {
         self.cut_off(peer, "it sent what no rank sends");
@@ -135,7 +137,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Whether the program wants to end when another rank cannot be reached: it has not asked for errors to be returned.
+    /// Whether the program wants to end when another rank cannot be reached: it has not asked for
+    /// errors to be returned.
     fn is_loss_fatal(&self) -> bool {
         matches!(
             self.objects.comms[WORLD].errhandler,
@@ -212,7 +215,8 @@ impl Runtime {
         })
     }
 
-    /// Whether `peer` needs nothing more, and its process has ended: between two sessions it needs nothing more either, but answers.
+    /// Whether `peer` needs nothing more, and its process has ended: between two sessions it needs
+    /// nothing more either, but answers.
     #[cold]
     fn has_left(&self, peer: u32) -> bool {
         let host = self.host.as_ref();
@@ -220,7 +224,8 @@ impl Runtime {
             || host.is_some_and(|host| host.is_over(peer) && host.has_ended(peer))
     }
 
-    /// Answers peers that wait for acknowledgements of their last messages, until all are content. The device
+    /// Answers peers that wait for acknowledgements of their last messages, until all are content.
+    /// The device
     /// stays: a session may begin, and the others know this rank by it.
     pub fn linger(&mut self) {
         let begun = Instant::now();
@@ -257,7 +262,8 @@ impl Runtime {
         }
     }
 
-    /// Who only waits has nothing under way that would tell him that a peer's host is gone: now and then an empty message has.
+    /// Who only waits has nothing under way that would tell him that a peer's host is gone: now and
+    /// then an empty message has.
     fn keep_alive(&mut self) -> Outcome {
         let Some(net) = &mut self.net else {
             return Ok(());
@@ -291,7 +297,8 @@ impl Runtime {
         self.answer(peer, Kind::Note, &[])
     }
 
-    /// Before this process sleeps: the device shall say when something comes. The descriptors to wait on, and for how long at most, in milliseconds.
+    /// Before this process sleeps: the device shall say when something comes. The descriptors to
+    /// wait on, and for how long at most, in milliseconds.
     /// A round must follow before the sleep.
     pub fn arm_net(&mut self) -> Outcome<(Vec<RawFd>, i32)> {
         // Among threads nobody sleeps for long.
@@ -385,7 +392,8 @@ impl Net {
         Ok(None)
     }
 
-    /// The connection to `peer` is gone: nothing of it reads or writes memory any more, and what it held of others' is free.
+    /// The connection to `peer` is gone: nothing of it reads or writes memory any more, and what it
+    /// held of others' is free.
     #[cold]
     pub(super) fn lose(&mut self, peer: u32, why: &str, class: i32) -> MpiError {
         let text = format!(

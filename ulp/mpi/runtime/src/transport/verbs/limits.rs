@@ -37,11 +37,13 @@ pub enum Rendezvous {
 /// How the RDMA fast path is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fast {
-    /// `design` and `block`: how a block is filled, and its bytes; with `block=auto` what it begins with.
+    /// `design` and `block`: how a block is filled, and its bytes; with `block=auto` what it begins
+    /// with.
     pub plan: Plan,
     /// `block=auto`: blocks that are too small grow.
     pub grows: bool,
-    /// `fast_channels`: blocks of this process that peers may have; 0: none is asked for, and none given.
+    /// `fast_channels`: blocks of this process that peers may have; 0: none is asked for, and none
+    /// given.
     pub channels: u32,
     /// `open_after`: messages to a peer before a block is asked for.
     pub open_after: u32,

@@ -83,7 +83,8 @@ enum Posted {
 }
 
 impl Runtime {
-    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it, some,
+    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it,
+    /// some,
     /// are received. False if it has to come in pieces.
     pub fn fetch_by_verbs(
         &mut self,

@@ -44,7 +44,8 @@ use stats::Stats;
 
 /// Bytes of a receive buffer: the longest message that comes eagerly, and its envelope.
 const RECEIVE: u32 = 8192;
-/// The same where our own adapter makes packets: longer messages come eagerly there, and short ones together.
+/// Bytes of a receive buffer where our own adapter makes packets: longer messages come eagerly
+/// there, and short ones together.
 const LONG_RECEIVE: u32 = LONGEST_BY_PACKETS as u32 + 64;
 /// Bytes of messages that go together, so that they cost one run of packets: 56 of 1,024 bytes are what the kernel takes at once.
 const BUNDLE: u32 = 56 << 10;

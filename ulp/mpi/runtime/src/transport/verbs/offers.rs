@@ -26,7 +26,8 @@ impl Runtime {
         let Some(net) = self.net.as_mut().filter(|_| !puts) else {
             return otherwise;
         };
-        // One that cannot be read is found so again when its receiver asks for it, and then both are told.
+        // One that cannot be read is found so again when its receiver asks for it, and then both
+        // are told.
         let range = reach_source(&mut net.moves.reach, source, purpose).unwrap_or(None);
         range.map_or(otherwise, |range| {
             let place = Place {

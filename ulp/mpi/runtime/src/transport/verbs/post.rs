@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of a line of the cache.
 const LINE: u32 = 64;
-/// Envelope and payload of a record where our own adapter makes packets: a WRITE's first packet is longer than the others, so it goes by itself, and a WRITE of three
+/// Envelope and payload of a record where our own adapter makes packets: a WRITE's first packet is
+/// longer than the others, so it goes by itself, and a WRITE of three
 /// costs the system two calls where a SEND costs one.
 const LONGEST_BY_PACKETS: usize = 1024;
 
@@ -106,7 +107,8 @@ impl Post<'_> {
             return false;
         };
         *self.staged |= 1 << (buffer % STAGES);
-        // As in the block, so that who copies it from line to line has both at the same place of theirs.
+        // As in the block, so that who copies it from line to line has both at the same place of
+        // theirs.
         let shift = put.at % LINE;
         fill(&self.stages.memory, buffer, shift, put, payload);
         let elements = [self.stages.memory.element_at(buffer, shift, put.whole())];
@@ -192,7 +194,8 @@ impl Writer for Post<'_> {
 }
 
 impl Net {
-    /// Puts a numbered message into the peer's block, and keeps it if `acks` says so; or says why not.
+    /// Puts a numbered message into the peer's block, and keeps it if `acks` says so; or says why
+    /// not.
     pub(super) fn store(
         &mut self,
         peer: u32,

@@ -28,7 +28,8 @@ pub enum What {
     Room,
     /// This staging buffer.
     Buffer(u32),
-    /// So many bytes of that transfer have come, or gone; with the staging buffer that they went through.
+    /// So many bytes of that transfer have come, or gone; with the staging buffer that they went
+    /// through.
     Moved {
         /// Index of the transfer.
         transfer: u32,

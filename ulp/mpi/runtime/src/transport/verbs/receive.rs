@@ -82,7 +82,8 @@ impl Runtime {
         }
         if let Some(net) = &mut self.net {
             let takes = std::mem::take(&mut net.coalesce.is_taking);
-            // One completion may be a bundle, whose answers are more than go at once: the next look may be long, while packets stream in.
+            // One completion may be a bundle, whose answers are more than go at once: the next look
+            // may be long, while packets stream in.
             if takes || count != 0 && !net.coalesce.bursts.is_empty() {
                 outcome = outcome.and(self.unstall().map(drop));
             }
@@ -167,7 +168,8 @@ impl Runtime {
         self.take_buffer(buffer, false)
     }
 
-    /// Takes what lies in a receive buffer. Without memory for it, it stays where it is, and is looked at again in the next round.
+    /// Takes what lies in a receive buffer. Without memory for it, it stays where it is, and is
+    /// looked at again in the next round.
     fn take_buffer(&mut self, buffer: Arrived, again: bool) -> Outcome {
         let outcome = self.take_message(buffer, again);
         if let Some(net) = &mut self.net {
@@ -194,7 +196,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// A message has come into a receive buffer; `again` if a part of it may have been taken already.
+    /// A message has come into a receive buffer; `again` if a part of it may have been taken
+    /// already.
     fn take_message(&mut self, buffer: Arrived, again: bool) -> Outcome {
         let Arrived {
             from,
@@ -293,7 +296,8 @@ impl Runtime {
 }
 
 impl Net {
-    /// Envelope and body of the message in a receive buffer of that index and length. None if a peer's word makes no sense.
+    /// Envelope and body of the message in a receive buffer of that index and length. None if a
+    /// peer's word makes no sense.
     #[inline]
     fn read_message(
         &mut self,

@@ -147,7 +147,8 @@ impl Net {
         self.store(peer, &whole[..length], seq, source, acks)
     }
 
-    /// Posts a SEND of envelope, body and payload, and keeps it under the number `keep`. False if there is no room.
+    /// Posts a SEND of envelope, body and payload, and keeps it under the number `keep`. False if
+    /// there is no room.
     fn send(
         &mut self,
         peer: u32,
@@ -220,7 +221,8 @@ impl Net {
         }
     }
 
-    /// A message that fills packets goes without its envelope, where the peer knows what that says; it is kept with it.
+    /// A message that fills packets goes without its envelope, where the peer knows what that says;
+    /// it is kept with it.
     fn send_staged(
         &mut self,
         peer: u32,

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 /// No more bytes than this are short: a part of the slot that was used just now is found sooner
 /// than one that was forgotten.
 const NEAR_BYTES: usize = 4096;
-/// The same where cores are short. There the parts for what is short are one ring of pieces of this
+/// Parts of the area where cores are short: those for what is short are one ring of pieces of this
 /// size, so that who tells goes on before others have had their turn.
 const CROWDED_BYTES: usize = 1024;
 /// Such pieces.
@@ -121,8 +121,8 @@ impl Area {
         unsafe { self.cell(rank).0.add(group::CELL_BODY as usize) }
     }
 
-    /// The same in the slot. Like what follows here, a function of its own, so that what is short
-    /// stays short.
+    /// Where a rank tells what is too long for its cell: in the slot. Like what follows here, a
+    /// function of its own, so that what is short stays short.
     #[inline(never)]
     fn told_at_length(&self, rank: u32, length: usize) -> NonNull<u8> {
         let (part, at) = self.part(length);
