@@ -10,7 +10,6 @@ mod connect;
 mod lives;
 mod rest;
 mod round;
-mod tails;
 mod thread;
 mod yielding;
 
@@ -176,7 +175,6 @@ pub struct Engine {
     roce_opening: Mutex<()>,
     post_opening: Mutex<()>,
     work_count: AtomicUsize,
-    tails: tails::Tails,
     timers: Mutex<BTreeMap<(u64, u32), Arc<Qp>>>,
     next_timer: AtomicU64,
     /// Somebody polls: the progress thread only looks on.
@@ -315,7 +313,6 @@ impl Engine {
             roce_opening: Mutex::new(()),
             post_opening: Mutex::new(()),
             work_count: AtomicUsize::new(0),
-            tails: tails::Tails::default(),
             timers: Mutex::default(),
             next_timer: AtomicU64::new(u64::MAX),
             polling: AtomicBool::new(false),
@@ -488,7 +485,6 @@ impl Engine {
         }
         self.qps_version.fetch_add(1, Ordering::AcqRel);
         drop(qps);
-        self.tails.forget(qp);
         lock(&self.timers).retain(|(_, index), _| *index != qp.index);
         let mut work = lock(&self.work);
         work.retain(|other| other.index != qp.index);

@@ -202,7 +202,6 @@ impl Engine {
             // it leaves packets alone from now on, and keeps the time
             self.waker.signal(1);
         }
-        self.send_tails();
         if let Some(roce) = self.roce.get() {
             roce.send_owed(self);
         }

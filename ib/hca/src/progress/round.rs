@@ -142,7 +142,6 @@ impl Engine {
         // the thread left the bell and the sockets to the program
         let polled = self.polling.load(Ordering::Relaxed);
         self.end_polling();
-        self.send_tails();
         let busy = (0..rest::HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody()));
         if busy || polled || self.needs_thread() {
             self.waker.signal(1);
@@ -201,9 +200,6 @@ impl Engine {
                 self.polled_for.store(true, Ordering::Relaxed);
             }
             worked |= moved;
-        }
-        if self.tails.are_due(worked, catch.somebody_polls()) {
-            worked |= self.send_tails();
         }
         // what came is told first: reading the clock is a tenth of what a small message takes here
         let every = if worked { BUSY_ROUNDS } else { EMPTY_ROUNDS };
@@ -538,28 +534,6 @@ impl Engine {
             worked |= qp.drive(self, long);
         }
         worked
-    }
-
-    /// A queue pair keeps the end of a message back for the next: for how long,
-    /// [`tails`](crate::progress::tails) says.
-    pub(crate) fn keep_tail(&self, qp: &Arc<Qp>, fresh: bool) {
-        if self.tails.keep(qp, fresh) {
-            self.waker.signal(1);
-        }
-    }
-
-    /// How often the program has looked for completions.
-    pub(crate) fn looks(&self) -> u32 {
-        self.polls.load(Ordering::Relaxed)
-    }
-
-    /// What was kept back goes. True if anything was.
-    pub(super) fn send_tails(&self) -> bool {
-        let mut sent = false;
-        for qp in self.tails.take() {
-            sent |= qp.send_tail(self);
-        }
-        sent
     }
 
     /// Drives a queue pair again at a time.

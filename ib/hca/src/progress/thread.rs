@@ -20,7 +20,6 @@ use crate::lock;
 use crate::progress::Engine;
 use crate::progress::rest;
 use crate::progress::round::ON_THREAD;
-use crate::progress::tails::LOOK_NS;
 
 /// Empty polls before a polling program yields at each: about 20 us.
 const SPIN_POLLS: u32 = 800;
@@ -139,8 +138,6 @@ struct Seen {
     /// Which sockets of senders are.
     flows: u32,
     stream: Stream,
-    /// Until when it looks often, since queue pairs keep something back.
-    tails: u64,
     /// Ticks at which a thread of the program rested as at the one before.
     still: u32,
 }
@@ -301,12 +298,7 @@ impl Engine {
             if idle < patience {
                 let tick = TICK_NS.min(patience - idle);
                 let watches = busy && !self.polled_for.load(Ordering::Relaxed);
-                let often = self.watch_tails(seen, idle);
-                return Some(match (watches, often) {
-                    (true, _) => ASSIST_TICK_NS,
-                    (_, true) => LOOK_NS.min(tick),
-                    _ => tick,
-                });
+                return Some(if watches { ASSIST_TICK_NS } else { tick });
             }
             // nobody polls any more
             self.idle_polls.store(0, Ordering::Relaxed);
@@ -316,7 +308,6 @@ impl Engine {
         seen.still = 0;
         self.assisting.store(false, Ordering::Release);
         self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
-        self.tails.leave();
         fence(Ordering::SeqCst);
         self.with_peers(|peers| {
             self.serve_all(peers);
@@ -334,20 +325,6 @@ impl Engine {
             u64::MAX => None,
             at => Some(at.saturating_sub(Self::now().0).max(LATE_TIMER_NS)),
         }
-    }
-
-    /// What waits for the next message of a program that has ceased to look goes. True if the thread is to look again soon.
-    fn watch_tails(&self, seen: &mut Seen, idle: u64) -> bool {
-        let now = seen.at + idle;
-        if idle >= LOOK_NS / 2 {
-            self.send_tails();
-        } else {
-            // of one that looks, too, if it goes on with something else
-            for qp in self.tails.all() {
-                qp.send_late_tail(self, now.saturating_sub(LOOK_NS / 2));
-            }
-        }
-        self.tails.watch(&mut seen.tails, now)
     }
 
     /// Packets that a polling program leaves: it polls memory, not a completion queue. Then the thread handles them, until it has

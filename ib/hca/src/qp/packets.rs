@@ -228,8 +228,8 @@ impl Qp {
         if mask.contains(QpAttrMask::ALT_PATH) && new.alt_av.is_global {
             side.sources[1] = Some(address_of(&new.alt_av.dgid));
         }
-        if side.wait.keeps_any() {
-            // what was taken is acknowledged, and what was posted sent, before the queue pair stops: nobody would after it
+        if side.wait.keeps_acknowledgement() {
+            // what was taken is acknowledged before the queue pair stops: nobody would after it
             self.turn(engine, side, Turn::Due, &mut Catch::nobody());
         }
         side.machine.modify(new, mask)?;
@@ -370,12 +370,7 @@ impl Qp {
         let due = side.machine.answer_due() == AnswerDue::Ack;
         side.wait.begin(why, due, now.0);
         let sent = tx::with_run(|run| self.transmit(engine, side, now, run));
-        let waits = side.wait.keeps_end();
-        if waits {
-            engine.keep_tail(self, why == Turn::Posted);
-        }
-        // responses of a READ wait for no other message
-        if sent == TURN_PACKETS && (!waits || side.machine.answer_due() == AnswerDue::More) {
+        if sent == TURN_PACKETS {
             engine.schedule(self);
         }
         gather(&mut side.machine, &mut side.told);

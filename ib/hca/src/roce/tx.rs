@@ -429,16 +429,6 @@ impl Run {
         self.count
     }
 
-    /// Packets that the run at hand, or else the one before, could have.
-    pub fn most_packets(&self) -> u32 {
-        (RUN_BYTES / self.segment.max(1)).min(RUN_PACKETS) as u32
-    }
-
-    /// What comes next begins a run.
-    pub fn is_whole(&self) -> bool {
-        self.closed || self.count == 0 || self.count == RUN_PACKETS
-    }
-
     /// The packet of `len` bytes that was written to the room goes to `path`, soon: all packets of a run have one path, so
     /// [`Run::flush`] comes before another's.
     pub fn push(&mut self, path: &TxPath, len: usize) {

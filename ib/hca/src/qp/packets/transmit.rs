@@ -50,20 +50,9 @@ impl Qp {
             sums,
         };
         let limit = &self.ctx.device.pace;
-        let flies = machine.has_unacknowledged();
         let together = machine.run_packets() as usize;
         let (mut count, mut answers) = (0, true);
-        loop {
-            if wait.may_keep_end()
-                && run.is_whole()
-                // as much again had better go at once
-                && let Some(bytes) = machine.end_of_last(run.most_packets().min(together as u32) / 2)
-            {
-                wait.end_is_next(bytes, now.0, engine.looks(), flies);
-            }
-            if count >= TURN_PACKETS {
-                break;
-            }
+        while count < TURN_PACKETS {
             let due = match answers {
                 true => machine.answer_due(),
                 false => AnswerDue::None,
