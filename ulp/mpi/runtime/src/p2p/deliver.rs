@@ -6,50 +6,48 @@
 use crate::constants::{
     MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_SUCCESS,
 };
-use crate::errors::{MpiError, Outcome};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::status::status;
 use crate::host::Source;
+use crate::p2p::point::Point;
+use crate::p2p::unexpected::{Content, Held};
 use crate::request::Request;
 use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::Offered;
 use ferriband_mpi_proto::envelope::{
     self, Cts, Envelope, Fin, Kind, Matched, Phase, Recall, Rts, SYNC,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A message that has come and waits for its receive.
-pub struct Held {
-    /// Rank of the sender in the world.
-    pub from: u32,
-    /// Its tag.
-    pub tag: i32,
-    /// Its bytes, or where they are.
-    pub content: Content,
-    /// Its number among those of its sender.
-    pub seq: u32,
-    /// The number to name in the answer if the sender waits for the match.
-    pub synchronous: Option<u32>,
-}
+impl Point {
+    /// A message that no receive has asked for.
+    pub(super) fn unexpected(&mut self, context: u64, held: Held) -> Outcome {
+        match self.objects.comms.of_context(context) {
+            Some(comm) => self.hold(comm, context, held),
+            None => {
+                self.unexpected.orphans.push_back((context, held));
+                Ok(())
+            }
+        }
+    }
 
-/// Where the bytes of a message are.
-pub enum Content {
-    /// Here.
-    Bytes(Box<[u8]>),
-    /// With the sender.
-    Remote {
-        /// Its request.
-        request: u64,
-        /// Bytes.
-        length: u64,
-        /// How they can be had.
-        offered: Offered,
-    },
-    /// In a send of this process to itself.
-    Own {
-        /// That request.
-        request: u32,
-    },
+    /// A message waits for its receive.
+    pub fn hold(&mut self, comm: u32, context: u64, held: Held) -> Outcome {
+        let (from, tag) = (held.from, held.tag);
+        let Some(source) = self.objects.comms[comm].rank_of(context, from) else {
+            return Err(broken(from));
+        };
+        let index = self
+            .unexpected
+            .held
+            .insert(held)
+            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many unexpected messages"))?;
+        self.objects.comms[comm]
+            .matching(context)
+            .hold(source, tag, index);
+        self.requests.sleepers.note();
+        Ok(())
+    }
 }
 
 impl Runtime {
@@ -69,13 +67,13 @@ impl Runtime {
     #[inline]
     fn take_eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
         let is_synchronous = envelope.flags & SYNC != 0;
-        if let Some(comm) = self.objects.comms.of_context(envelope.context) {
-            let entry = &mut self.objects.comms[comm];
+        if let Some(comm) = self.point.objects.comms.of_context(envelope.context) {
+            let entry = &mut self.point.objects.comms[comm];
             let Some(rank) = entry.rank_of(envelope.context, from) else {
-                return Err(self.broken(from));
+                return Err(broken(from));
             };
             if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
-                let request = &mut self.requests[receive];
+                let request = &mut self.point.requests[receive];
                 body.copy_to(&request.sink);
                 request.peer = from;
                 self.received(receive, rank, envelope.tag, body.len() as u64);
@@ -92,68 +90,57 @@ impl Runtime {
             seq: envelope.seq,
             synchronous: is_synchronous.then_some(envelope.seq),
         };
-        self.unexpected(envelope.context, held)
-    }
-
-    /// A message that no receive has asked for.
-    pub(super) fn unexpected(&mut self, context: u64, held: Held) -> Outcome {
-        match self.objects.comms.of_context(context) {
-            Some(comm) => self.hold(comm, context, held),
-            None => {
-                self.orphans.push_back((context, held));
-                Ok(())
-            }
-        }
+        self.point.unexpected(envelope.context, held)
     }
 
     #[cold]
     fn take_other(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
-        if self.peers[from as usize].lost && envelope.kind != Kind::Rts {
+        if self.point.peers[from as usize].lost && envelope.kind != Kind::Rts {
             // What it is about has ended with that rank.
             return Ok(());
         }
         match envelope.kind {
             Kind::Rts => {
-                let rts: Rts = self.body_of(from, body)?;
+                let rts: Rts = body_of(from, body)?;
                 self.take_rts(from, envelope, &rts)
             }
             Kind::Cts => {
-                let cts: Cts = self.body_of(from, body)?;
+                let cts: Cts = body_of(from, body)?;
                 self.asked_for(from, &cts)
             }
             Kind::Fin => {
-                let fin: Fin = self.body_of(from, body)?;
+                let fin: Fin = body_of(from, body)?;
                 self.fetched(from, &fin)
             }
             Kind::Matched => {
-                let matched: Matched = self.body_of(from, body)?;
+                let matched: Matched = body_of(from, body)?;
                 self.matched(from, matched.seq.get())
             }
             Kind::Piece => self.take_piece(from, body),
             Kind::Lane => {
-                let end = self.body_of(from, body)?;
+                let end = body_of(from, body)?;
                 self.take_lane(from, &end)
             }
             Kind::Note => Ok(()),
             Kind::Cancel => {
-                let recall: Recall = self.body_of(from, body)?;
+                let recall: Recall = body_of(from, body)?;
                 self.asked_to_forget(from, recall.seq.get())
             }
             Kind::Cancelled => {
-                let recall: Recall = self.body_of(from, body)?;
+                let recall: Recall = body_of(from, body)?;
                 self.recalled(from, &recall)
             }
-            Kind::Eager | Kind::Bundle => Err(self.broken(from)),
+            Kind::Eager | Kind::Bundle => Err(broken(from)),
             Kind::Open => {
-                let open = self.body_of(from, body)?;
+                let open = body_of(from, body)?;
                 self.take_open(from, &open)
             }
             Kind::Opened => {
-                let opened = self.body_of(from, body)?;
+                let opened = body_of(from, body)?;
                 self.take_opened(from, &opened)
             }
             Kind::Pause | Kind::Paused | Kind::Resume | Kind::Close | Kind::Closed => {
-                let phase: Phase = self.body_of(from, body)?;
+                let phase: Phase = body_of(from, body)?;
                 match envelope.kind {
                     Kind::Pause => self.take_pause(from, &phase),
                     Kind::Paused => self.take_paused(from, &phase),
@@ -165,35 +152,6 @@ impl Runtime {
         }
     }
 
-    /// The beginning of a body as a structure; a body that is too short breaks the rules.
-    pub(super) fn body_of<T: FromBytes>(&self, from: u32, body: Source) -> Outcome<T> {
-        const LONGEST: usize = 48;
-        let size = size_of::<T>();
-        if body.len() < size {
-            return Err(self.broken(from));
-        }
-        let mut bytes = [0; LONGEST];
-        body.part(0, size).copy_into(&mut bytes[..size]);
-        T::read_from_bytes(&bytes[..size]).map_err(|_| self.broken(from))
-    }
-
-    /// A message waits for its receive.
-    pub fn hold(&mut self, comm: u32, context: u64, held: Held) -> Outcome {
-        let (from, tag) = (held.from, held.tag);
-        let Some(source) = self.objects.comms[comm].rank_of(context, from) else {
-            return Err(self.broken(from));
-        };
-        let index = self
-            .held
-            .insert(held)
-            .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many unexpected messages"))?;
-        self.objects.comms[comm]
-            .matching(context)
-            .hold(source, tag, index);
-        self.sleepers.note();
-        Ok(())
-    }
-
     /// A message that has waited meets its receive.
     pub fn deliver_held(&mut self, held: u32, receive: u32) -> Outcome {
         let Some(Held {
@@ -202,23 +160,23 @@ impl Runtime {
             content,
             synchronous,
             ..
-        }) = self.held.remove(held)
+        }) = self.point.unexpected.held.remove(held)
         else {
             return Err(MpiError::new(MPI_ERR_INTERN));
         };
-        let Request { comm, context, .. } = self.requests[receive];
-        let Some(rank) = self.objects.comms[comm].rank_of(context, from) else {
-            return Err(self.broken(from));
+        let Request { comm, context, .. } = self.point.requests[receive];
+        let Some(rank) = self.point.objects.comms[comm].rank_of(context, from) else {
+            return Err(broken(from));
         };
-        self.requests[receive].peer = from;
+        self.point.requests[receive].peer = from;
         match content {
             Content::Bytes(bytes) => {
-                self.requests[receive].sink.fill(&bytes);
+                self.point.requests[receive].sink.fill(&bytes);
                 self.received(receive, rank, tag, bytes.len() as u64);
             }
             Content::Own { request } => {
-                let source = self.requests[request].source;
-                source.copy_to(&self.requests[receive].sink);
+                let source = self.point.requests[request].source;
+                source.copy_to(&self.point.requests[receive].sink);
                 self.received(receive, rank, tag, source.len() as u64);
                 self.finish(request);
             }
@@ -239,7 +197,7 @@ impl Runtime {
     /// A receive has all of its message, which has `length` bytes.
     #[inline]
     pub fn received(&mut self, receive: u32, rank: u32, tag: i32, length: u64) {
-        let entry = &mut self.requests[receive];
+        let entry = &mut self.point.requests[receive];
         let room = entry.sink.len() as u64;
         let (error, bytes) = if length > room {
             (MPI_ERR_TRUNCATE, room)
@@ -252,9 +210,9 @@ impl Runtime {
 
     /// A synchronous message has met its receive.
     pub fn matched(&mut self, peer: u32, seq: u64) -> Outcome {
-        let waiting = &mut self.peers[peer as usize].synchronous;
+        let waiting = &mut self.point.peers[peer as usize].synchronous;
         let Some(at) = waiting.iter().position(|(sent, _)| u64::from(*sent) == seq) else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         let (_, request) = waiting.swap_remove(at);
         self.finish(request);
@@ -268,15 +226,18 @@ impl Runtime {
         };
         self.answer(peer, Kind::Matched, body.as_bytes())
     }
+}
 
-    /// A peer has broken the rules of the connection.
-    #[cold]
-    pub fn broken(&self, peer: u32) -> MpiError {
-        MpiError::with(
-            MPI_ERR_INTERN,
-            format!("rank {peer} sent what no rank sends: the connection is over"),
-        )
+/// The beginning of a body as a structure; a body that is too short breaks the rules.
+pub(super) fn body_of<T: FromBytes>(from: u32, body: Source) -> Outcome<T> {
+    const LONGEST: usize = 48;
+    let size = size_of::<T>();
+    if body.len() < size {
+        return Err(broken(from));
     }
+    let mut bytes = [0; LONGEST];
+    body.part(0, size).copy_into(&mut bytes[..size]);
+    T::read_from_bytes(&bytes[..size]).map_err(|_| broken(from))
 }
 
 /// A message has come to a traced rank.

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 impl Runtime {
     /// Puts a message behind those that wait for `peer`, and sends what can be sent.
     pub fn queue(&mut self, peer: u32, message: Queued) -> Outcome {
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         if entry.lost {
             // An answer to somebody who has gone.
             if let Some(request) = message.request {
@@ -25,7 +25,7 @@ impl Runtime {
         }
         entry.fifo.push_back(message);
         if entry.fifo.len() == 1 {
-            self.stalled.push(peer);
+            self.point.stalled.push(peer);
             self.pump(peer)?;
         }
         Ok(())
@@ -50,7 +50,7 @@ impl Runtime {
     /// Sends what waits for `peer` as far as there is room. True if nothing waits any more.
     pub fn pump(&mut self, peer: u32) -> Outcome<bool> {
         while self.push_bundle(peer)? {}
-        while let Some(front) = self.peers[peer as usize].fifo.front() {
+        while let Some(front) = self.point.peers[peer as usize].fifo.front() {
             let Queued {
                 kind,
                 flags,
@@ -69,12 +69,12 @@ impl Runtime {
             if !self.push(peer, kind, flags, tag, context, body.as_slice(), source)? {
                 return self.starve(peer);
             }
-            let seq = self.peers[peer as usize].sent;
-            self.peers[peer as usize].fifo.pop_front();
+            let seq = self.point.peers[peer as usize].sent;
+            self.point.peers[peer as usize].fifo.pop_front();
             self.has_gone(peer, request, seq);
         }
-        self.stalled.retain(|stalled| *stalled != peer);
-        if let Some(outlet) = &mut self.peers[peer as usize].outlet {
+        self.point.stalled.retain(|stalled| *stalled != peer);
+        if let Some(outlet) = &mut self.point.peers[peer as usize].outlet {
             outlet.starve(false);
         }
         Ok(true)
@@ -85,20 +85,22 @@ impl Runtime {
         let Some(request) = request else {
             return;
         };
-        match self.requests[request].work {
+        match self.point.requests[request].work {
             Work::Eager => self.finish(request),
             Work::Synchronous => {
-                self.requests[request].seq = seq;
-                self.peers[peer as usize].synchronous.push((seq, request));
+                self.point.requests[request].seq = seq;
+                self.point.peers[peer as usize]
+                    .synchronous
+                    .push((seq, request));
             }
-            Work::Rendezvous => self.requests[request].seq = seq,
+            Work::Rendezvous => self.point.requests[request].seq = seq,
             _ => (),
         }
     }
 
     /// Says that messages wait for credit of `peer`; unless that has just come.
     fn starve(&mut self, peer: u32) -> Outcome<bool> {
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         if let Some(outlet) = &mut entry.outlet
             && outlet.starve(true)
             && let Some(host) = &self.host
@@ -111,11 +113,11 @@ impl Runtime {
     /// The next pieces of the message at the head of the FIFO. True if all of it has gone.
     fn pump_pieces(&mut self, peer: u32) -> Outcome<bool> {
         loop {
-            let Some(front) = self.peers[peer as usize].fifo.front() else {
+            let Some(front) = self.point.peers[peer as usize].fifo.front() else {
                 return Ok(true);
             };
             let (source, body, request) = (front.source, front.body, front.request);
-            let is_large = !self.peers[peer as usize].by_verbs
+            let is_large = !self.point.peers[peer as usize].by_verbs
                 && self
                     .host
                     .as_ref()
@@ -139,13 +141,13 @@ impl Runtime {
             }
             let left = source.part(length, source.len() - length);
             if left.is_empty() {
-                self.peers[peer as usize].fifo.pop_front();
+                self.point.peers[peer as usize].fifo.pop_front();
                 if let Some(request) = request {
                     self.finish(request);
                 }
                 return Ok(true);
             }
-            if let Some(front) = self.peers[peer as usize].fifo.front_mut()
+            if let Some(front) = self.point.peers[peer as usize].fifo.front_mut()
                 && let Ok(mut piece) =
                     <envelope::Piece as zerocopy::FromBytes>::read_from_bytes(body.as_slice())
             {

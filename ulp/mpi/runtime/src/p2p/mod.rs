@@ -15,12 +15,15 @@ pub mod fifo;
 pub mod loss;
 pub mod partitioned;
 pub mod persistent;
+pub mod point;
 pub mod progress;
 pub mod receive;
 pub mod rendezvous;
 pub mod request;
+pub mod requests;
 pub mod runtime;
 pub mod send;
 pub mod straight;
+pub mod unexpected;
 
 pub use send::{Started, Target};

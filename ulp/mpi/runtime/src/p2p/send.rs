@@ -8,7 +8,8 @@ use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::host::Source;
 use crate::loss::dead;
-use crate::p2p::deliver::{Content, Held};
+use crate::p2p::point::Point;
+use crate::p2p::unexpected::{Content, Held};
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
 use crate::trace;
@@ -39,7 +40,7 @@ pub enum Started {
     Pending(u32),
 }
 
-impl Runtime {
+impl Point {
     /// Where a message to `rank` of the communicator at `comm` goes.
     #[inline(always)]
     pub fn target(&self, comm: u32, collective: bool, rank: u32, tag: i32) -> Option<Target> {
@@ -52,7 +53,9 @@ impl Runtime {
             tag,
         })
     }
+}
 
+impl Runtime {
     /// Begins a send. A synchronous one is over when its receive has met it.
     #[inline(always)]
     pub fn start_send(
@@ -61,7 +64,7 @@ impl Runtime {
         source: Source,
         synchronous: bool,
     ) -> Outcome<Started> {
-        if to.peer == self.rank {
+        if to.peer == self.point.rank {
             return self.send_to_self(to, source, synchronous);
         }
         let is_eager = source.len() <= self.settings.sizes.eager;
@@ -81,7 +84,7 @@ impl Runtime {
         synchronous: bool,
         is_eager: bool,
     ) -> Outcome<Started> {
-        if is_eager && !synchronous && self.peers[to.peer as usize].fifo.is_empty() {
+        if is_eager && !synchronous && self.point.peers[to.peer as usize].fifo.is_empty() {
             let stored = self.push(to.peer, Kind::Eager, 0, to.tag, to.context, &[], source)?;
             if stored {
                 return Ok(Started::Done);
@@ -98,7 +101,7 @@ impl Runtime {
         synchronous: bool,
         is_eager: bool,
     ) -> Outcome<Started> {
-        if self.peers[to.peer as usize].lost {
+        if self.point.peers[to.peer as usize].lost {
             return Err(dead(to.peer));
         }
         let is_near = !is_eager && self.goes_near(to.peer, source.len());
@@ -108,8 +111,10 @@ impl Runtime {
             (true, true) => Work::Synchronous,
             (false, _) => Work::Rendezvous,
         };
-        let request =
-            self.add_request(Request::send(work, to.comm, to.context, to.peer, source))?;
+        let request = self
+            .point
+            .requests
+            .add(Request::send(work, to.comm, to.context, to.peer, source))?;
         let mut message = Queued {
             kind: Kind::Eager,
             flags: if work == Work::Synchronous { SYNC } else { 0 },
@@ -121,7 +126,7 @@ impl Runtime {
         };
         if work == Work::Rendezvous {
             // Elements with gaps are not to be read: the receiver asks for them.
-            let offered = if self.peers[to.peer as usize].by_verbs {
+            let offered = if self.point.peers[to.peer as usize].by_verbs {
                 self.offer(to.peer, request, source)
             } else if let Some(address) = source.address() {
                 self.pages.note(Some(address), source.len());
@@ -137,7 +142,7 @@ impl Runtime {
             };
             let Place { address, rkey } = offered.place().unwrap_or_default();
             let rts = envelope::Rts {
-                send_request: self.token(request).into(),
+                send_request: self.point.requests.token(request).into(),
                 length: (source.len() as u64).into(),
                 address: address.into(),
                 rkey: rkey.into(),
@@ -147,13 +152,14 @@ impl Runtime {
             message.body = Body::new(rts.as_bytes());
             message.source = Source::EMPTY;
         }
-        let began = (is_near && self.peers[to.peer as usize].fifo.is_empty()).then(Instant::now);
+        let began =
+            (is_near && self.point.peers[to.peer as usize].fifo.is_empty()).then(Instant::now);
         self.queue(to.peer, message)?;
         if let Some(began) = began
-            && self.requests[request].done
+            && self.point.requests[request].done
         {
             let took_ns = began.elapsed().as_nanos();
-            self.peers[to.peer as usize]
+            self.point.peers[to.peer as usize]
                 .pace
                 .note(source.len(), took_ns);
         }
@@ -164,7 +170,7 @@ impl Runtime {
     /// goes eagerly by memory that both share: where blocks are large
     /// enough, and copies fast.
     fn goes_near(&mut self, peer: u32, length: usize) -> bool {
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         let longest = match &self.host {
             Some(host) if !entry.by_verbs => host.longest().min(self.settings.sizes.eager_near),
             _ => 0,
@@ -174,14 +180,14 @@ impl Runtime {
 
     #[cold]
     fn send_to_self(&mut self, to: Target, source: Source, synchronous: bool) -> Outcome<Started> {
-        let Some(rank) = self.objects.comms[to.comm].rank_of(to.context, to.peer) else {
+        let Some(rank) = self.point.objects.comms[to.comm].rank_of(to.context, to.peer) else {
             return Err(MpiError::new(MPI_ERR_INTERN));
         };
-        if let Some(receive) = self.objects.comms[to.comm]
+        if let Some(receive) = self.point.objects.comms[to.comm]
             .matching(to.context)
             .arrive(rank, to.tag)
         {
-            let entry = &mut self.requests[receive];
+            let entry = &mut self.point.requests[receive];
             source.copy_to(&entry.sink);
             entry.peer = to.peer;
             self.received(receive, rank, to.tag, source.len() as u64);
@@ -194,7 +200,7 @@ impl Runtime {
                 Started::Done,
             )
         } else {
-            let request = self.add_request(Request::send(
+            let request = self.point.requests.add(Request::send(
                 Work::Own,
                 to.comm,
                 to.context,
@@ -203,7 +209,7 @@ impl Runtime {
             ))?;
             (Content::Own { request }, Started::Pending(request))
         };
-        self.hold(
+        self.point.hold(
             to.comm,
             to.context,
             Held {

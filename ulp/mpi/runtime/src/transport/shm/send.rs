@@ -20,7 +20,7 @@ impl Runtime {
     /// nothing but the stores. False if it takes more: then nothing has happened.
     #[inline(always)]
     pub fn store(&mut self, to: &Target, source: Source) -> bool {
-        let Some(entry) = self.peers.get_mut(to.peer as usize) else {
+        let Some(entry) = self.point.peers.get_mut(to.peer as usize) else {
             return false;
         };
         let Some(outlet) = &mut entry.outlet else {
@@ -67,7 +67,7 @@ impl Runtime {
     pub fn fits_place(&self, peer: u32, length: usize) -> bool {
         (self.settings.sizes.swap..=self.settings.sizes.eager_near.min(PLACE as usize))
             .contains(&length)
-            && self.peers[peer as usize]
+            && self.point.peers[peer as usize]
                 .places
                 .as_ref()
                 .is_some_and(Pair::is_open)
@@ -77,7 +77,8 @@ impl Runtime {
     /// the place: then nothing has happened.
     #[inline(never)]
     pub fn store_placed(&mut self, to: &Target, source: Source) -> bool {
-        let (Some(host), Some(entry)) = (&self.host, self.peers.get_mut(to.peer as usize)) else {
+        let (Some(host), Some(entry)) = (&self.host, self.point.peers.get_mut(to.peer as usize))
+        else {
             return false;
         };
         let (Some(outlet), Some(places)) = (&mut entry.outlet, &mut entry.places) else {
@@ -134,20 +135,20 @@ impl Runtime {
         body: &[u8],
         source: Source,
     ) -> Outcome<bool> {
-        if self.peers[peer as usize].outlet.is_none() {
-            if self.peers[peer as usize].lost {
+        if self.point.peers[peer as usize].outlet.is_none() {
+            if self.point.peers[peer as usize].lost {
                 return match kind {
                     Kind::Eager | Kind::Rts => Err(dead(peer)),
                     // Answers that nobody waits for.
                     _ => Ok(true),
                 };
             }
-            if self.peers[peer as usize].by_verbs {
+            if self.point.peers[peer as usize].by_verbs {
                 return self.post(peer, kind, flags, tag, context, body, source);
             }
             self.open(peer)?;
         }
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         let Some(outlet) = &mut entry.outlet else {
             return Ok(false);
         };
@@ -208,7 +209,9 @@ impl Runtime {
         body: &[u8],
         source: Source,
     ) -> Outcome<bool> {
-        if let (Some(host), Some(outlet)) = (&self.host, &mut self.peers[peer as usize].outlet) {
+        if let (Some(host), Some(outlet)) =
+            (&self.host, &mut self.point.peers[peer as usize].outlet)
+        {
             host.extend(peer, outlet).map_err(|error| {
                 MpiError::with(
                     MPI_ERR_NO_MEM,
@@ -233,11 +236,11 @@ impl Runtime {
                 format!("no memory for a channel to rank {peer}: {error}"),
             )
         })?;
-        let places = self.peers[peer as usize]
+        let places = self.point.peers[peer as usize]
             .places
             .take()
             .or_else(|| host.pair(peer));
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         entry.outlet = Some(outlet);
         entry.places = places;
         Ok(())

@@ -153,7 +153,7 @@ impl Runtime {
     /// Tells `peer` what has been taken: by the return word of its channel, or by a message that does not wait behind others, which may themselves wait for
     /// an acknowledgement.
     pub(super) fn tell_taken(&mut self, peer: u32) -> Outcome {
-        let ack = self.peers[peer as usize].received;
+        let ack = self.point.peers[peer as usize].received;
         let is_over = self.is_over(peer);
         let Some(net) = &mut self.net else {
             return Ok(());

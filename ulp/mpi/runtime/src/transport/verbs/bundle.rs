@@ -9,7 +9,7 @@ use super::queue::What;
 use super::stats::Why;
 use super::{BUNDLE, Id, Net, Ready};
 use crate::constants::MPI_ERR_INTERN;
-use crate::errors::{MpiError, Outcome};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
 use crate::runtime::Runtime;
 use crate::trace;
@@ -117,7 +117,7 @@ impl Runtime {
     /// Sends the first messages that wait for `peer` together, if there are several of them and they are short. False if there is nothing more to do so.
     #[inline]
     pub fn push_bundle(&mut self, peer: u32) -> Outcome<bool> {
-        let entry = &self.peers[peer as usize];
+        let entry = &self.point.peers[peer as usize];
         if !entry.by_verbs || entry.fifo.len() < 2 || entry.lost {
             return Ok(false);
         }
@@ -133,7 +133,7 @@ impl Runtime {
             return Ok(false);
         };
         let limit = net.longest_send(peer).min(BUNDLE as usize);
-        let mut first = self.peers[peer as usize].fifo.iter().take(2);
+        let mut first = self.point.peers[peer as usize].fifo.iter().take(2);
         let length = first.try_fold(ENVELOPE, |sum, message| Some(sum + item(message)?));
         let do_fit = length.is_some_and(|length| length <= limit);
         if !do_fit || net.coalesce.is_taking && !net.coalesce.presses || net.room(peer) == 0 {
@@ -152,7 +152,7 @@ impl Runtime {
             return Ok(false);
         }
         if is_held && let Some(net) = &mut self.net {
-            let sent = self.peers[peer as usize].sent;
+            let sent = self.point.peers[peer as usize].sent;
             let place = Held {
                 seq: sent.wrapping_add(count as u32),
                 buffer,
@@ -170,7 +170,7 @@ impl Runtime {
         for _ in 0..count {
             self.bundled(peer);
         }
-        let entry = &self.peers[peer as usize];
+        let entry = &self.point.peers[peer as usize];
         let said = (entry.sent, entry.received);
         if let Some(net) = &mut self.net {
             net.link(peer).heads.said_last = said;
@@ -190,7 +190,7 @@ impl Runtime {
             return (0, 0);
         };
         let credit = net.report(peer);
-        let entry = &self.peers[peer as usize];
+        let entry = &self.point.peers[peer as usize];
         let (mut count, mut at) = (0, ENVELOPE);
         for message in &entry.fifo {
             let Some(whole) = item(message).filter(|whole| at + whole <= limit) else {
@@ -261,7 +261,7 @@ impl Runtime {
 
     /// The first message that waited for `peer` has gone in a bundle.
     fn bundled(&mut self, peer: u32) {
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         let Some(message) = entry.fifo.pop_front() else {
             return;
         };
@@ -283,24 +283,24 @@ impl Runtime {
         let mut rest = bytes;
         while !rest.is_empty() {
             if rest.len() < ITEM + ENVELOPE {
-                return Err(self.broken(from));
+                return Err(broken(from));
             }
             let mut length = [0; ITEM];
             rest.part(0, ITEM).copy_into(&mut length);
             let length = u32::from_le_bytes(length) as usize;
             rest = rest.part(ITEM, rest.len() - ITEM);
             if length < ENVELOPE || length > rest.len() {
-                return Err(self.broken(from));
+                return Err(broken(from));
             }
             let mut head = [0; ENVELOPE];
             rest.part(0, ENVELOPE).copy_into(&mut head);
             let envelope = Envelope::parse(head).filter(|one| one.kind.is_numbered());
             let Some(envelope) = envelope else {
-                return Err(self.broken(from));
+                return Err(broken(from));
             };
             let body = rest.part(ENVELOPE, length - ENVELOPE);
             rest = rest.part(length, rest.len() - length);
-            let received = self.peers[from as usize].received;
+            let received = self.point.peers[from as usize].received;
             if again && received.wrapping_sub(envelope.seq) < 1 << 31 {
                 continue;
             }

@@ -5,7 +5,7 @@ use super::memory::Buffers;
 use super::queue::What;
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM};
-use crate::errors::{MpiError, Outcome};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
 use crate::runtime::Runtime;
 use ferriband_ibv::{Srq, Wc};
@@ -149,7 +149,7 @@ impl Runtime {
         let Some(from) = from.filter(|_| wc.is_ok() && length <= net.device.card.receive) else {
             net.receives.spent.push(index);
             return match from {
-                Some(from) if wc.is_ok() => Err(self.broken(from)),
+                Some(from) if wc.is_ok() => Err(broken(from)),
                 Some(from) => self.lost(from, wc, None),
                 None => Ok(()),
             };
@@ -208,17 +208,17 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let received = self.peers[from as usize].received;
+        let received = self.point.peers[from as usize].received;
         let machine = &mut net.link(from).wire.machine;
         if !machine.is_connected() && machine.handle_message() == Step::None {
             return Ok(());
         }
         let Some((envelope, body)) = net.read_message(from, (index, length), numbers, received)
         else {
-            return Err(self.broken(from));
+            return Err(broken(from));
         };
         net.credit(from, envelope.credit);
-        net.acknowledge(from, envelope.ack, self.peers[from as usize].sent);
+        net.acknowledge(from, envelope.ack, self.point.peers[from as usize].sent);
         if envelope.kind == Kind::Bundle {
             return self.take_bundle(from, body, again);
         }
@@ -228,12 +228,12 @@ impl Runtime {
     /// A message has come by SEND, alone or in a bundle.
     pub(super) fn take_in_turn(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
         if envelope.kind.is_numbered() {
-            if envelope.seq != self.peers[from as usize].received.wrapping_add(1) {
+            if envelope.seq != self.point.peers[from as usize].received.wrapping_add(1) {
                 self.drain_before(from)?;
             }
-            let peer = &mut self.peers[from as usize];
+            let peer = &mut self.point.peers[from as usize];
             if envelope.seq != peer.received.wrapping_add(1) {
-                return Err(self.broken(from));
+                return Err(broken(from));
             }
             peer.received = envelope.seq;
             self.count_arrival(from)?;
@@ -248,7 +248,7 @@ impl Runtime {
         if envelope.kind.is_numbered() {
             if outcome.is_err() {
                 // Without memory it is met again when there is some.
-                self.peers[from as usize].received = envelope.seq.wrapping_sub(1);
+                self.point.peers[from as usize].received = envelope.seq.wrapping_sub(1);
             } else if let Some(net) = &mut self.net {
                 net.link(from).heads.heard_last = envelope.seq;
             }

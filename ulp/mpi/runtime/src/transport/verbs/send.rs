@@ -39,7 +39,7 @@ impl Runtime {
             return Ok(false);
         };
         let acks = self.settings.verbs.acks && kind.is_numbered();
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         let length = ENVELOPE + body.len() + source.len();
         let seq = entry.sent.wrapping_add(1);
         let envelope = Envelope {
