@@ -5,11 +5,13 @@ use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::context::COLLECTIVE;
 use crate::handle::NOBODY;
 use crate::host::Buffer;
+use crate::p2p::due::Due;
 use crate::p2p::persistent::Bound;
 use crate::p2p::point::Point;
 use crate::p2p::unexpected::Content;
 use crate::request::{Extra, Work};
 use crate::runtime::Runtime;
+use crate::transport::contract::Body;
 use ferriband_mpi_proto::envelope::{Kind, Recall};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
@@ -18,6 +20,55 @@ use zerocopy::IntoBytes;
 const SETTLING: Duration = Duration::from_millis(200);
 
 impl Point {
+    /// A peer takes a message back: it is forgotten if it has not met its receive.
+    pub fn asked_to_forget(&mut self, peer: u32, seq: u32) {
+        let is_it = |held: &crate::p2p::unexpected::Held| held.from == peer && held.seq == seq;
+        let orphan = self
+            .unexpected
+            .orphans
+            .iter()
+            .position(|(_, held)| is_it(held));
+        let mut found = orphan.is_some();
+        if let Some(at) = orphan {
+            self.unexpected.orphans.remove(at);
+        } else if let Some(held) = self.unexpected.held.find(is_it)
+            && self.take_back(peer, held)
+        {
+            self.unexpected.held.remove(held);
+            found = true;
+        }
+        let answer = Recall {
+            seq: seq.into(),
+            found: u32::from(found).into(),
+        };
+        let answer = Body::new(answer.as_bytes());
+        self.due.push_back(Due::Tell(peer, Kind::Cancelled, answer));
+    }
+
+    /// What became of a message that this rank wanted back.
+    pub fn recalled(&mut self, peer: u32, answer: &Recall) -> Outcome {
+        let seq = answer.seq.get();
+        let entry = &mut self.peers[peer as usize];
+        let Some(at) = entry.recalled.iter().position(|(sent, _)| *sent == seq) else {
+            // It has ended otherwise.
+            return Ok(());
+        };
+        let (_, request) = entry.recalled.swap_remove(at);
+        if answer.found.get() == 0 {
+            return Ok(());
+        }
+        entry.synchronous.retain(|(sent, _)| *sent != seq);
+        let is_it = self.requests.slab.get(request).is_some_and(|one| {
+            !one.done && one.peer == peer && one.seq == seq && is_taken_back(one.work)
+        });
+        if !is_it {
+            return Err(broken(peer));
+        }
+        let send = self.requests.slab.token(request);
+        self.due.push_back(Due::Cancelled(send));
+        Ok(())
+    }
+
     /// Takes a message out of the communicator where it waits.
     fn take_back(&mut self, peer: u32, held: u32) -> bool {
         if self.unexpected.probed.contains_key(&held) {
@@ -172,7 +223,7 @@ impl Runtime {
         }
     }
 
-    fn cancelled(&mut self, request: u32) {
+    pub(super) fn cancelled(&mut self, request: u32) {
         self.withdraw(request);
         self.point.requests[request].status.cancelled = 1;
         self.finish(request);
@@ -180,60 +231,13 @@ impl Runtime {
 
     /// Takes a message out of those that wait for room: what came of sending those behind it. None if it is not there.
     fn unqueue(&mut self, peer: u32, request: u32) -> Option<Outcome> {
+        let token = self.point.requests.slab.token(request);
         let fifo = &mut self.point.peers[peer as usize].fifo;
         let at = fifo.iter().position(|message| {
-            message.request == Some(request) && matches!(message.kind, Kind::Eager | Kind::Rts)
+            message.token == token && matches!(message.head.kind, Kind::Eager | Kind::Rts)
         });
         fifo.remove(at?);
         Some(self.pump(peer).map(drop))
-    }
-
-    /// A peer takes a message back: it is forgotten if it has not met its receive.
-    pub fn asked_to_forget(&mut self, peer: u32, seq: u32) -> Outcome {
-        let is_it = |held: &crate::p2p::unexpected::Held| held.from == peer && held.seq == seq;
-        let orphan = self
-            .point
-            .unexpected
-            .orphans
-            .iter()
-            .position(|(_, held)| is_it(held));
-        let mut found = orphan.is_some();
-        if let Some(at) = orphan {
-            self.point.unexpected.orphans.remove(at);
-        } else if let Some(held) = self.point.unexpected.held.find(is_it)
-            && self.point.take_back(peer, held)
-        {
-            self.point.unexpected.held.remove(held);
-            found = true;
-        }
-        let answer = Recall {
-            seq: seq.into(),
-            found: u32::from(found).into(),
-        };
-        self.answer(peer, Kind::Cancelled, answer.as_bytes())
-    }
-
-    /// What became of a message that this rank wanted back.
-    pub fn recalled(&mut self, peer: u32, answer: &Recall) -> Outcome {
-        let seq = answer.seq.get();
-        let entry = &mut self.point.peers[peer as usize];
-        let Some(at) = entry.recalled.iter().position(|(sent, _)| *sent == seq) else {
-            // It has ended otherwise.
-            return Ok(());
-        };
-        let (_, request) = entry.recalled.swap_remove(at);
-        if answer.found.get() == 0 {
-            return Ok(());
-        }
-        entry.synchronous.retain(|(sent, _)| *sent != seq);
-        let is_it = self.point.requests.slab.get(request).is_some_and(|one| {
-            !one.done && one.peer == peer && one.seq == seq && is_taken_back(one.work)
-        });
-        if !is_it {
-            return Err(broken(peer));
-        }
-        self.cancelled(request);
-        Ok(())
     }
 }
 

@@ -1,25 +1,111 @@
 //! What becomes of a message that has come.
 //!
-//! Owns: messages that no receive has asked for; which receive takes which message. Must not know:
-//! by what path it came.
+//! Owns: which receive takes which message, and what is made of what ranks say to each other about
+//! messages. Must not know: by what path one came.
 
-use crate::constants::{
-    MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_SUCCESS,
-};
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome, broken};
-use crate::ground::status::status;
 use crate::host::Source;
+use crate::p2p::due::Due;
 use crate::p2p::point::Point;
 use crate::p2p::unexpected::{Content, Held};
 use crate::request::Request;
 use crate::runtime::Runtime;
-use crate::trace;
-use ferriband_mpi_proto::envelope::{
-    self, Cts, Envelope, Fin, Kind, Matched, Phase, Recall, Rts, SYNC,
-};
-use zerocopy::{FromBytes, IntoBytes};
+use crate::transport::contract::{Body, Deliver, Verdict, body_of};
+use ferriband_mpi_proto::envelope::{Cts, Envelope, Fin, Kind, Matched, Recall, Rts, SYNC};
+use zerocopy::IntoBytes;
+
+impl Deliver for Point {
+    #[inline(always)]
+    fn eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict> {
+        if envelope.kind != Kind::Eager {
+            return self.other(from, envelope, body);
+        }
+        let (tag, context) = (envelope.tag, envelope.context);
+        let comms = &mut self.objects.comms;
+        let Some(entry) = comms.of_context(context).and_then(|at| comms.get_mut(at)) else {
+            return self.keep(from, envelope, body);
+        };
+        let Some(rank) = entry.rank_of(context, from) else {
+            return Err(broken(from));
+        };
+        let Some(receive) = entry.matching(context).arrive(rank, tag) else {
+            return self.keep(from, envelope, body);
+        };
+        if self.requests.fill(receive, from, (rank, tag), &body) {
+            self.over(receive);
+        }
+        if envelope.flags & SYNC != 0 {
+            self.tell_matched(from, envelope.seq);
+        }
+        Ok(self.verdict())
+    }
+}
 
 impl Point {
+    /// Whether the next message may be told.
+    #[inline(always)]
+    fn verdict(&self) -> Verdict {
+        if self.requests.satisfied || !self.due.is_empty() {
+            Verdict::Stop
+        } else {
+            Verdict::Next
+        }
+    }
+
+    /// A message of the program for which no receive waits.
+    #[inline(never)]
+    fn keep(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict> {
+        let held = Held {
+            from,
+            tag: envelope.tag,
+            content: Content::Bytes(body.to_bytes().ok_or_else(no_memory)?),
+            seq: envelope.seq,
+            synchronous: (envelope.flags & SYNC != 0).then_some(envelope.seq),
+        };
+        self.unexpected(envelope.context, held)?;
+        Ok(self.verdict())
+    }
+
+    /// What ranks say to each other about messages.
+    #[cold]
+    fn other(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict> {
+        if self.peers[from as usize].lost && envelope.kind != Kind::Rts {
+            // What it is about has ended with that rank.
+            return Ok(Verdict::Next);
+        }
+        match envelope.kind {
+            Kind::Rts => {
+                let rts: Rts = body_of(from, body)?;
+                self.take_rts(from, envelope, &rts)?;
+            }
+            Kind::Cts => {
+                let cts: Cts = body_of(from, body)?;
+                self.due.push_back(Due::Asked(from, cts));
+            }
+            Kind::Fin => {
+                let fin: Fin = body_of(from, body)?;
+                self.due.push_back(Due::Moved(from, fin));
+            }
+            Kind::Matched => {
+                let matched: Matched = body_of(from, body)?;
+                self.matched(from, matched.seq.get())?;
+            }
+            Kind::Piece => self.take_piece(from, body)?,
+            Kind::Cancel => {
+                let recall: Recall = body_of(from, body)?;
+                self.asked_to_forget(from, recall.seq.get());
+            }
+            Kind::Cancelled => {
+                let recall: Recall = body_of(from, body)?;
+                self.recalled(from, &recall)?;
+            }
+            Kind::Note => (),
+            _ => return Err(broken(from)),
+        }
+        Ok(self.verdict())
+    }
+
     /// A message that no receive has asked for.
     pub(super) fn unexpected(&mut self, context: u64, held: Held) -> Outcome {
         match self.objects.comms.of_context(context) {
@@ -48,110 +134,29 @@ impl Point {
         self.requests.sleepers.note();
         Ok(())
     }
+
+    /// A synchronous message has met its receive.
+    pub fn matched(&mut self, peer: u32, seq: u64) -> Outcome {
+        let waiting = &mut self.peers[peer as usize].synchronous;
+        let Some(at) = waiting.iter().position(|(sent, _)| u64::from(*sent) == seq) else {
+            return Err(broken(peer));
+        };
+        let (_, request) = waiting.swap_remove(at);
+        self.finish(request);
+        Ok(())
+    }
+
+    /// Tells the sender of a synchronous message that it has met its receive.
+    pub fn tell_matched(&mut self, peer: u32, seq: u32) {
+        let body = Matched {
+            seq: u64::from(seq).into(),
+        };
+        let body = Body::new(body.as_bytes());
+        self.due.push_back(Due::Tell(peer, Kind::Matched, body));
+    }
 }
 
 impl Runtime {
-    /// A message whose turn it is has come from `from`, by whatever path. Its body may be read
-    /// until this returns.
-    #[inline]
-    pub fn take(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
-        if trace::is_on() {
-            write_down(from, envelope, body);
-        }
-        match envelope.kind {
-            Kind::Eager => self.take_eager(from, envelope, body),
-            _ => self.take_other(from, envelope, body),
-        }
-    }
-
-    #[inline]
-    fn take_eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
-        let is_synchronous = envelope.flags & SYNC != 0;
-        if let Some(comm) = self.point.objects.comms.of_context(envelope.context) {
-            let entry = &mut self.point.objects.comms[comm];
-            let Some(rank) = entry.rank_of(envelope.context, from) else {
-                return Err(broken(from));
-            };
-            if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
-                let request = &mut self.point.requests[receive];
-                body.copy_to(&request.sink);
-                request.peer = from;
-                self.received(receive, rank, envelope.tag, body.len() as u64);
-                if is_synchronous {
-                    self.tell_matched(from, envelope.seq)?;
-                }
-                return Ok(());
-            }
-        }
-        let held = Held {
-            from,
-            tag: envelope.tag,
-            content: Content::Bytes(body.to_bytes().ok_or_else(no_memory)?),
-            seq: envelope.seq,
-            synchronous: is_synchronous.then_some(envelope.seq),
-        };
-        self.point.unexpected(envelope.context, held)
-    }
-
-    #[cold]
-    fn take_other(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
-        if self.point.peers[from as usize].lost && envelope.kind != Kind::Rts {
-            // What it is about has ended with that rank.
-            return Ok(());
-        }
-        match envelope.kind {
-            Kind::Rts => {
-                let rts: Rts = body_of(from, body)?;
-                self.take_rts(from, envelope, &rts)
-            }
-            Kind::Cts => {
-                let cts: Cts = body_of(from, body)?;
-                self.asked_for(from, &cts)
-            }
-            Kind::Fin => {
-                let fin: Fin = body_of(from, body)?;
-                self.fetched(from, &fin)
-            }
-            Kind::Matched => {
-                let matched: Matched = body_of(from, body)?;
-                self.matched(from, matched.seq.get())
-            }
-            Kind::Piece => self.take_piece(from, body),
-            Kind::Lane => {
-                let end = body_of(from, body)?;
-                self.take_lane(from, &end)
-            }
-            Kind::Note => Ok(()),
-            Kind::Cancel => {
-                let recall: Recall = body_of(from, body)?;
-                self.asked_to_forget(from, recall.seq.get())
-            }
-            Kind::Cancelled => {
-                let recall: Recall = body_of(from, body)?;
-                self.recalled(from, &recall)
-            }
-            Kind::Eager | Kind::Bundle => Err(broken(from)),
-            Kind::Open => {
-                let open = body_of(from, body)?;
-                self.take_open(from, &open)
-            }
-            Kind::Opened => {
-                let opened = body_of(from, body)?;
-                self.take_opened(from, &opened)
-            }
-            Kind::Pause | Kind::Paused | Kind::Resume | Kind::Close | Kind::Closed => {
-                let phase: Phase = body_of(from, body)?;
-                match envelope.kind {
-                    Kind::Pause => self.take_pause(from, &phase),
-                    Kind::Paused => self.take_paused(from, &phase),
-                    Kind::Resume => self.take_resume(from, &phase),
-                    Kind::Close => self.take_close(from, &phase),
-                    _ => self.take_closed(from, &phase),
-                }
-            }
-        }
-    }
-
     /// A message that has waited meets its receive.
     pub fn deliver_held(&mut self, held: u32, receive: u32) -> Outcome {
         let Some(Held {
@@ -189,7 +194,8 @@ impl Runtime {
             }
         }
         if let Some(seq) = synchronous {
-            self.tell_matched(from, seq)?;
+            self.point.tell_matched(from, seq);
+            self.settle_due()?;
         }
         Ok(())
     }
@@ -197,58 +203,10 @@ impl Runtime {
     /// A receive has all of its message, which has `length` bytes.
     #[inline]
     pub fn received(&mut self, receive: u32, rank: u32, tag: i32, length: u64) {
-        let entry = &mut self.point.requests[receive];
-        let room = entry.sink.len() as u64;
-        let (error, bytes) = if length > room {
-            (MPI_ERR_TRUNCATE, room)
-        } else {
-            (MPI_SUCCESS, length)
-        };
-        entry.status = status(rank, tag, error, bytes);
-        self.finish(receive);
+        if self.point.requests.received(receive, rank, tag, length) {
+            self.conclude(receive);
+        }
     }
-
-    /// A synchronous message has met its receive.
-    pub fn matched(&mut self, peer: u32, seq: u64) -> Outcome {
-        let waiting = &mut self.point.peers[peer as usize].synchronous;
-        let Some(at) = waiting.iter().position(|(sent, _)| u64::from(*sent) == seq) else {
-            return Err(broken(peer));
-        };
-        let (_, request) = waiting.swap_remove(at);
-        self.finish(request);
-        Ok(())
-    }
-
-    /// Tells the sender of a synchronous message that it has met its receive.
-    pub fn tell_matched(&mut self, peer: u32, seq: u32) -> Outcome {
-        let body = envelope::Matched {
-            seq: u64::from(seq).into(),
-        };
-        self.answer(peer, Kind::Matched, body.as_bytes())
-    }
-}
-
-/// The beginning of a body as a structure; a body that is too short breaks the rules.
-pub(super) fn body_of<T: FromBytes>(from: u32, body: Source) -> Outcome<T> {
-    const LONGEST: usize = 48;
-    let size = size_of::<T>();
-    if body.len() < size {
-        return Err(broken(from));
-    }
-    let mut bytes = [0; LONGEST];
-    body.part(0, size).copy_into(&mut bytes[..size]);
-    T::read_from_bytes(&bytes[..size]).map_err(|_| broken(from))
-}
-
-/// A message has come to a traced rank.
-#[cold]
-fn write_down(from: u32, envelope: &Envelope, body: Source) {
-    let mut head = [0; 16];
-    let length = head.len().min(body.len());
-    body.part(0, length).copy_into(&mut head[..length]);
-    let (kind, seq, tag) = (envelope.kind, envelope.seq, envelope.tag);
-    let context = envelope.context;
-    trace::came(from, kind, seq, tag, context, &head[..length], body.len());
 }
 
 /// There is no memory for a message that no receive has asked for.

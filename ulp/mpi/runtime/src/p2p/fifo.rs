@@ -3,10 +3,10 @@
 //! Owns: the order of the messages to a peer. Must not know: what they say.
 
 use crate::errors::Outcome;
-use crate::host::Source;
+use crate::handle::Token;
 use crate::request::Work;
 use crate::runtime::Runtime;
-use crate::transport::contract::{Body, Queued};
+use crate::transport::contract::{Body, Head, Message};
 use crate::transport::shm::long::LARGE_PIECE;
 use ferriband_mpi_proto::envelope::{self, Kind};
 use ferriband_mpi_proto::fast::Shape;
@@ -14,11 +14,11 @@ use zerocopy::IntoBytes;
 
 impl Runtime {
     /// Puts a message behind those that wait for `peer`, and sends what can be sent.
-    pub fn queue(&mut self, peer: u32, message: Queued) -> Outcome {
+    pub fn queue(&mut self, peer: u32, message: Message) -> Outcome {
         let entry = &mut self.point.peers[peer as usize];
         if entry.lost {
             // An answer to somebody who has gone.
-            if let Some(request) = message.request {
+            if let Some(request) = self.point.requests.slab.at(message.token) {
                 self.fail(request);
             }
             return Ok(());
@@ -33,45 +33,31 @@ impl Runtime {
 
     /// A message without a request of its own: an answer.
     pub fn answer(&mut self, peer: u32, kind: Kind, body: &[u8]) -> Outcome {
-        self.queue(
-            peer,
-            Queued {
-                kind,
-                flags: 0,
-                tag: 0,
-                context: 0,
-                body: Body::new(body),
-                source: Source::EMPTY,
-                request: None,
-            },
-        )
+        self.queue(peer, Message::answer(kind, body))
     }
 
     /// Sends what waits for `peer` as far as there is room. True if nothing waits any more.
     pub fn pump(&mut self, peer: u32) -> Outcome<bool> {
         while self.push_bundle(peer)? {}
         while let Some(front) = self.point.peers[peer as usize].fifo.front() {
-            let Queued {
-                kind,
-                flags,
-                tag,
-                context,
+            let Message {
+                head,
                 body,
                 source,
-                request,
+                token,
             } = *front;
-            if kind == Kind::Piece {
+            if head.kind == Kind::Piece {
                 if !self.pump_pieces(peer)? {
                     return self.starve(peer);
                 }
                 continue;
             }
-            if !self.push(peer, kind, flags, tag, context, body.as_slice(), source)? {
+            if !self.push(peer, &head, body.as_slice(), source)? {
                 return self.starve(peer);
             }
             let seq = self.point.peers[peer as usize].sent;
             self.point.peers[peer as usize].fifo.pop_front();
-            self.has_gone(peer, request, seq);
+            self.has_gone(peer, token, seq);
         }
         self.point.stalled.retain(|stalled| *stalled != peer);
         if let Some(outlet) = &mut self.point.peers[peer as usize].outlet {
@@ -80,9 +66,9 @@ impl Runtime {
         Ok(true)
     }
 
-    /// The message of `request` has gone to `peer` as number `seq`.
-    pub fn has_gone(&mut self, peer: u32, request: Option<u32>, seq: u32) {
-        let Some(request) = request else {
+    /// The message of what `token` names has gone to `peer` as number `seq`.
+    pub fn has_gone(&mut self, peer: u32, token: Token, seq: u32) {
+        let Some(request) = self.point.requests.slab.at(token) else {
             return;
         };
         match self.point.requests[request].work {
@@ -116,7 +102,12 @@ impl Runtime {
             let Some(front) = self.point.peers[peer as usize].fifo.front() else {
                 return Ok(true);
             };
-            let (source, body, request) = (front.source, front.body, front.request);
+            let Message {
+                source,
+                body,
+                token,
+                ..
+            } = *front;
             let is_large = !self.point.peers[peer as usize].by_verbs
                 && self
                     .host
@@ -128,21 +119,14 @@ impl Runtime {
                 Shape::DEFAULT.longest() as usize
             };
             let length = source.len().min(room - size_of::<envelope::Piece>());
-            if !self.push(
-                peer,
-                Kind::Piece,
-                0,
-                0,
-                0,
-                body.as_slice(),
-                source.part(0, length),
-            )? {
+            let piece = source.part(0, length);
+            if !self.push(peer, &Head::of(Kind::Piece), body.as_slice(), piece)? {
                 return Ok(false);
             }
             let left = source.part(length, source.len() - length);
             if left.is_empty() {
                 self.point.peers[peer as usize].fifo.pop_front();
-                if let Some(request) = request {
+                if let Some(request) = self.point.requests.slab.at(token) {
                     self.finish(request);
                 }
                 return Ok(true);

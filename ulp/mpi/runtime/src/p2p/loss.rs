@@ -183,10 +183,9 @@ impl Runtime {
         if entry.done || !is_send || self.point.peers[peer as usize].by_verbs || !has_left() {
             return;
         }
+        let token = self.point.requests.slab.token(request);
         let waiting = &mut self.point.peers[peer as usize];
-        waiting
-            .fifo
-            .retain(|message| message.request != Some(request));
+        waiting.fifo.retain(|message| message.token != token);
         waiting
             .recalled
             .retain(|(_, recalled)| *recalled != request);

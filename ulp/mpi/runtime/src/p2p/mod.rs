@@ -10,6 +10,7 @@ pub mod buffered;
 pub mod cancel;
 pub mod comms;
 pub mod deliver;
+pub mod due;
 pub mod family;
 pub mod fifo;
 pub mod loss;

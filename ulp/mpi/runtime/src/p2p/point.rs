@@ -8,10 +8,11 @@ use crate::errors::Outcome;
 use crate::host::{Outlet, Pair};
 use crate::objects::Objects;
 use crate::p2p::buffered::Buffers;
+use crate::p2p::due::Due;
 use crate::p2p::requests::Requests;
 use crate::p2p::unexpected::Unexpected;
 use crate::pace::Pace;
-use crate::transport::contract::Queued;
+use crate::transport::contract::Message;
 use std::collections::VecDeque;
 
 /// What messages between two ranks are made of.
@@ -30,6 +31,8 @@ pub struct Point {
     pub rank: u32,
     /// Messages that no receive has asked for.
     pub unexpected: Unexpected,
+    /// What messages that were taken ask for.
+    pub due: VecDeque<Due>,
     /// The buffers of buffered messages.
     pub buffers: Buffers,
 }
@@ -54,7 +57,7 @@ pub struct Peer {
     /// The channel from it, as index.
     pub inlet: Option<u32>,
     /// Messages that nothing can take now, in order.
-    pub fifo: VecDeque<Queued>,
+    pub fifo: VecDeque<Message>,
     /// Synchronous messages on their way: number and request.
     pub synchronous: Vec<(u32, u32)>,
     /// Messages that are being taken back: number and request.
@@ -72,6 +75,7 @@ impl Point {
             losses: 0,
             rank,
             unexpected: Unexpected::default(),
+            due: VecDeque::new(),
             buffers: Buffers::default(),
         })
     }

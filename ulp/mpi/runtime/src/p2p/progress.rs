@@ -32,6 +32,8 @@ impl Runtime {
         if self.net.is_some() {
             did |= self.poll_net()?;
         }
+        // What an error has left.
+        self.settle_due()?;
         if !self.point.stalled.is_empty() {
             did |= self.unstall()?;
         }
@@ -68,6 +70,7 @@ impl Runtime {
                 .is_some_and(crate::host::Host::has_newcomer)
             || self.net.as_ref().is_some_and(|net| net.has_records())
             || self.has_errand()
+            || !self.point.due.is_empty()
             || self
                 .flags
                 .iter()

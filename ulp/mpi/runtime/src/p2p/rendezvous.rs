@@ -7,16 +7,18 @@ use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, M
 use crate::errors::{Outcome, broken};
 use crate::ground::status::status;
 use crate::host::Source;
-use crate::p2p::deliver;
+use crate::p2p::due::Due;
+use crate::p2p::point::Point;
 use crate::p2p::unexpected::{Content, Held};
 use crate::request::Work;
 use crate::runtime::Runtime;
-use crate::transport::contract::{Body, Offered, Place, Queued};
+use crate::transport::contract::{Message, Offered, Place, body_of};
 use crate::transport::shm::ways::Way;
 use ferriband_mpi_proto::envelope::{self, Envelope, GET, Kind, PUT, Piece, Rts, WHOLE};
 use zerocopy::IntoBytes;
 
-impl Runtime {
+impl Point {
+    /// A rank has a long message for this one.
     pub(super) fn take_rts(&mut self, from: u32, envelope: &Envelope, rts: &Rts) -> Outcome {
         let (request, length) = (rts.send_request.get(), rts.length.get());
         let offered = match rts.mode.get() {
@@ -28,14 +30,22 @@ impl Runtime {
             WHOLE => Offered::Whole,
             _ => return Err(broken(from)),
         };
-        if let Some(comm) = self.point.objects.comms.of_context(envelope.context) {
-            let entry = &mut self.point.objects.comms[comm];
+        if let Some(comm) = self.objects.comms.of_context(envelope.context) {
+            let entry = &mut self.objects.comms[comm];
             let Some(rank) = entry.rank_of(envelope.context, from) else {
                 return Err(broken(from));
             };
             if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
-                self.point.requests[receive].peer = from;
-                return self.fetch(receive, rank, envelope.tag, request, length, offered);
+                self.requests[receive].peer = from;
+                self.due.push_back(Due::Fetch {
+                    receive: self.requests.slab.token(receive),
+                    rank,
+                    tag: envelope.tag,
+                    request,
+                    length,
+                    offered,
+                });
+                return Ok(());
             }
         }
         let held = Held {
@@ -49,9 +59,38 @@ impl Runtime {
             seq: envelope.seq,
             synchronous: None,
         };
-        self.point.unexpected(envelope.context, held)
+        self.unexpected(envelope.context, held)
     }
 
+    /// A piece of a long message has come.
+    pub(super) fn take_piece(&mut self, from: u32, body: Source) -> Outcome {
+        let piece: Piece = body_of(from, body)?;
+        let own = size_of::<Piece>();
+        let bytes = body.part(own, body.len() - own);
+        let request = self.requests.named(piece.receive_request.get(), from);
+        let Some((request, entry)) = request.map(|at| (at, &mut self.requests[at])) else {
+            return Err(broken(from));
+        };
+        let (at, length) = (piece.offset.get(), bytes.len() as u64);
+        match &mut entry.work {
+            Work::Pieces { expected, received }
+                if length != 0 && at.checked_add(length).is_some_and(|end| end <= *expected) =>
+            {
+                *received += length;
+                let is_whole = received >= expected;
+                bytes.copy_to(&entry.sink.part(at as usize, bytes.len()));
+                if is_whole {
+                    let receive = self.requests.slab.token(request);
+                    self.due.push_back(Due::Whole(receive));
+                }
+                Ok(())
+            }
+            _ => Err(broken(from)),
+        }
+    }
+}
+
+impl Runtime {
     /// A long message has met its receive: reads it if it has an address and may be read, or asks
     /// for it in pieces.
     pub fn fetch(
@@ -182,14 +221,10 @@ impl Runtime {
             receive_request: cts.receive_request,
             offset: 0.into(),
         };
-        let message = Queued {
-            kind: Kind::Piece,
-            flags: 0,
-            tag: 0,
-            context: 0,
-            body: Body::new(piece.as_bytes()),
+        let message = Message {
             source: entry.source.part(0, length as usize),
-            request: Some(request),
+            token: self.point.requests.slab.token(request),
+            ..Message::answer(Kind::Piece, piece.as_bytes())
         };
         // Not asked for twice.
         self.point.requests[request].work = Work::Eager;
@@ -216,43 +251,6 @@ impl Runtime {
         }
         self.withdraw(request);
         self.finish(request);
-        Ok(())
-    }
-
-    /// Where the piece that a peer sends goes: request and place, if it fits.
-    pub fn place_of_piece(&self, peer: u32, piece: &envelope::Piece, length: u64) -> Option<u32> {
-        let request = self
-            .point
-            .requests
-            .named(piece.receive_request.get(), peer)?;
-        let Work::Pieces { expected, .. } = self.point.requests[request].work else {
-            return None;
-        };
-        let end = piece.offset.get().checked_add(length)?;
-        (end <= expected && length != 0).then_some(request)
-    }
-
-    /// A piece has been placed.
-    pub fn piece_placed(&mut self, request: u32, length: u64) {
-        if let Work::Pieces { expected, received } = &mut self.point.requests[request].work {
-            *received += length;
-            if received >= expected {
-                self.ways.came(*expected);
-                self.finish(request);
-            }
-        }
-    }
-
-    pub(super) fn take_piece(&mut self, from: u32, body: Source) -> Outcome {
-        let piece: Piece = deliver::body_of(from, body)?;
-        let own = size_of::<Piece>();
-        let bytes = body.part(own, body.len() - own);
-        let Some(request) = self.place_of_piece(from, &piece, bytes.len() as u64) else {
-            return Err(broken(from));
-        };
-        let at = piece.offset.get() as usize;
-        bytes.copy_to(&self.point.requests[request].sink.part(at, bytes.len()));
-        self.piece_placed(request, bytes.len() as u64);
         Ok(())
     }
 }

@@ -3,10 +3,11 @@
 //! Owns: which there are, which are kept for the next receives, which one a call waits for. Must
 //! not know: what a request is a part of.
 
-use crate::constants::MPI_ERR_OTHER;
+use crate::constants::{MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome};
 use crate::ground::sleepers::Sleepers;
-use crate::handle::{Kind, NOBODY, Slab};
+use crate::ground::status::{Status, status};
+use crate::handle::{Kind, NOBODY, Slab, Token};
 use crate::host::{Sink, Source};
 use crate::objects::comms::WORLD;
 use crate::request::{Request, Work};
@@ -74,18 +75,53 @@ impl Requests {
         self.slab.insert(request).map_err(|_| too_many_requests())
     }
 
-    /// A request is over. True if that concerns another one, or nobody will ask for it.
+    /// A request is over, of which `last` changes what there is to say of it. True if it is a part
+    /// of another one, or nobody will ask for it.
     #[inline(always)]
-    #[must_use]
-    pub fn finish(&mut self, request: u32) -> bool {
+    fn finish_with(&mut self, request: u32, last: impl FnOnce(&mut Request)) -> bool {
+        let entry = &mut self.slab[request];
+        last(entry);
         self.satisfied |= request == self.awaited;
         self.sleepers.over(request);
         self.ended = self.ended.wrapping_add(1);
-        let ended = self.ended;
-        let entry = &mut self[request];
         entry.done = true;
-        entry.ended = ended;
+        entry.ended = self.ended;
         entry.freed || entry.parent != NOBODY
+    }
+
+    /// A request is over. True if it is a part of another one, or nobody will ask for it.
+    #[inline(always)]
+    #[must_use]
+    pub fn finish(&mut self, request: u32) -> bool {
+        self.finish_with(request, |_| ())
+    }
+
+    /// A receive has all of its message, which has `length` bytes. True as [`Requests::finish`].
+    #[inline(always)]
+    #[must_use]
+    pub fn received(&mut self, receive: u32, rank: u32, tag: i32, length: u64) -> bool {
+        self.finish_with(receive, |entry| {
+            entry.status = told(rank, tag, length, entry.sink.len() as u64);
+        })
+    }
+
+    /// Puts the bytes of a message of rank `from` of the world where its receive wants them. True
+    /// as [`Requests::finish`].
+    #[inline(always)]
+    #[must_use]
+    pub fn fill(&mut self, receive: u32, from: u32, name: (u32, i32), body: &Source) -> bool {
+        let (rank, tag) = name;
+        self.finish_with(receive, |entry| {
+            body.copy_to(&entry.sink);
+            entry.peer = from;
+            entry.status = told(rank, tag, body.len() as u64, entry.sink.len() as u64);
+        })
+    }
+
+    /// The request that a token names, unless it is over.
+    pub fn unfinished(&self, token: Token) -> Option<u32> {
+        let request = self.slab.at(token)?;
+        (!self[request].done).then_some(request)
     }
 
     /// A receive that is over and that nobody knows any more, for one into `sink`. To make a
@@ -149,6 +185,16 @@ impl IndexMut<u32> for Requests {
     #[inline(always)]
     fn index_mut(&mut self, index: u32) -> &mut Request {
         &mut self.slab[index]
+    }
+}
+
+/// What a receive with `room` bytes is told of a message of `length`.
+#[inline(always)]
+fn told(rank: u32, tag: i32, length: u64, room: u64) -> Status {
+    if length > room {
+        status(rank, tag, MPI_ERR_TRUNCATE, room)
+    } else {
+        status(rank, tag, MPI_SUCCESS, length)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::p2p::unexpected::{Content, Held};
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::{Body, Offered, Place, Queued};
+use crate::transport::contract::{Body, Head, Message, Offered, Place};
 use ferriband_mpi_proto::envelope::{self, Kind, SYNC};
 use std::time::Instant;
 use zerocopy::IntoBytes;
@@ -38,6 +38,19 @@ pub enum Started {
     Done,
     /// A request knows.
     Pending(u32),
+}
+
+impl Target {
+    /// What the envelope of a message that goes eagerly says.
+    #[inline(always)]
+    pub fn head(&self) -> Head {
+        Head {
+            kind: Kind::Eager,
+            flags: 0,
+            tag: self.tag,
+            context: self.context,
+        }
+    }
 }
 
 impl Point {
@@ -85,7 +98,7 @@ impl Runtime {
         is_eager: bool,
     ) -> Outcome<Started> {
         if is_eager && !synchronous && self.point.peers[to.peer as usize].fifo.is_empty() {
-            let stored = self.push(to.peer, Kind::Eager, 0, to.tag, to.context, &[], source)?;
+            let stored = self.push(to.peer, &to.head(), &[], source)?;
             if stored {
                 return Ok(Started::Done);
             }
@@ -115,14 +128,14 @@ impl Runtime {
             .point
             .requests
             .add(Request::send(work, to.comm, to.context, to.peer, source))?;
-        let mut message = Queued {
-            kind: Kind::Eager,
-            flags: if work == Work::Synchronous { SYNC } else { 0 },
-            tag: to.tag,
-            context: to.context,
+        let mut message = Message {
+            head: Head {
+                flags: if work == Work::Synchronous { SYNC } else { 0 },
+                ..to.head()
+            },
             body: Body::EMPTY,
             source,
-            request: Some(request),
+            token: self.point.requests.slab.token(request),
         };
         if work == Work::Rendezvous {
             // Elements with gaps are not to be read: the receiver asks for them.
@@ -148,7 +161,7 @@ impl Runtime {
                 rkey: rkey.into(),
                 mode: mode.into(),
             };
-            message.kind = Kind::Rts;
+            message.head.kind = Kind::Rts;
             message.body = Body::new(rts.as_bytes());
             message.source = Source::EMPTY;
         }

@@ -11,6 +11,7 @@ use crate::host::Source;
 use crate::p2p::point::Peer;
 use crate::runtime::{Inbound, Runtime};
 use crate::trace;
+use crate::transport::contract::Deliver;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PLACED, PLACED_BYTES, Placed};
 use ferriband_mpi_proto::fast::Broken;
 
@@ -84,6 +85,7 @@ impl Runtime {
         {
             host.ring(from);
         }
+        self.settle_due()?;
         Ok(true)
     }
 
@@ -216,7 +218,7 @@ impl Runtime {
         if let Some(outlet) = &mut peer.outlet {
             outlet.credit(envelope.credit);
         }
-        let outcome = self.take(from, &envelope, body);
+        let outcome = self.point.eager(from, &envelope, body).map(drop);
         if outcome.is_err() {
             // The record stays: without memory it is met again when there is some.
             self.point.peers[from as usize].received = before;

@@ -11,6 +11,7 @@ use crate::loss::dead;
 use crate::p2p::Target;
 use crate::runtime::Runtime;
 use crate::trace;
+use crate::transport::contract::Head;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PLACED, PLACED_BYTES};
 use ferriband_mpi_proto::fast::Push;
 use ferriband_mpi_proto::segment::PLACE;
@@ -124,27 +125,23 @@ impl Runtime {
 
     /// Stores a message in the channel to `peer`, if there is room.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
     pub(crate) fn push(
         &mut self,
         peer: u32,
-        kind: Kind,
-        flags: u8,
-        tag: i32,
-        context: u64,
+        what: &Head,
         body: &[u8],
         source: Source,
     ) -> Outcome<bool> {
         if self.point.peers[peer as usize].outlet.is_none() {
             if self.point.peers[peer as usize].lost {
-                return match kind {
+                return match what.kind {
                     Kind::Eager | Kind::Rts => Err(dead(peer)),
                     // Answers that nobody waits for.
                     _ => Ok(true),
                 };
             }
             if self.point.peers[peer as usize].by_verbs {
-                return self.post(peer, kind, flags, tag, context, body, source);
+                return self.post(peer, what, body, source);
             }
             self.open(peer)?;
         }
@@ -158,13 +155,13 @@ impl Runtime {
             None => 0,
         };
         let head = Envelope {
-            kind,
-            flags,
+            kind: what.kind,
+            flags: what.flags,
             seq,
             ack: entry.received,
             credit,
-            tag,
-            context,
+            tag: what.tag,
+            context: what.context,
         }
         .emit();
         let length = source.len() as u32;
@@ -180,6 +177,9 @@ impl Runtime {
             Push::Stored => {
                 entry.sent = seq;
                 if trace::is_on() {
+                    let Head {
+                        kind, tag, context, ..
+                    } = *what;
                     trace::sent(peer, kind, seq, tag, context, body, source.len());
                 }
                 if let Some(host) = &self.host {
@@ -188,7 +188,7 @@ impl Runtime {
                 Ok(true)
             }
             Push::NoCredit => Ok(false),
-            Push::Busy => self.push_further(peer, kind, flags, tag, context, body, source),
+            Push::Busy => self.push_further(peer, what, body, source),
             Push::TooLong => Err(MpiError::with(
                 MPI_ERR_INTERN,
                 "a message is longer than a channel takes",
@@ -198,14 +198,10 @@ impl Runtime {
 
     /// The same where the block has no memory yet.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // as above
     fn push_further(
         &mut self,
         peer: u32,
-        kind: Kind,
-        flags: u8,
-        tag: i32,
-        context: u64,
+        what: &Head,
         body: &[u8],
         source: Source,
     ) -> Outcome<bool> {
@@ -219,7 +215,7 @@ impl Runtime {
                 )
             })?;
         }
-        self.push(peer, kind, flags, tag, context, body, source)
+        self.push(peer, what, body, source)
     }
 
     #[cold]

@@ -12,6 +12,7 @@ use super::stages::Stages;
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::runtime::Runtime;
+use crate::transport::contract::Head;
 use ferriband_mpi_proto::envelope::Kind;
 use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
@@ -168,7 +169,7 @@ impl Runtime {
             link.acks.owed.told();
             return net.return_credit(index, ack);
         }
-        let has_gone = self.post(peer, Kind::Note, 0, 0, 0, &[], Source::EMPTY)?;
+        let has_gone = self.post(peer, &Head::of(Kind::Note), &[], Source::EMPTY)?;
         if let (false, Some(net)) = (has_gone, &mut self.net) {
             net.owe(peer);
         }

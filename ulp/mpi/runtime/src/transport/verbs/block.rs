@@ -275,23 +275,34 @@ impl Runtime {
             };
             inlet.records += 1;
             let is_due = inlet.machine.consume(&record, &mut inlet.memory);
-            if !is_due && !owes_ack {
-                continue;
+            let settled = self.settle_due();
+            if is_due || owes_ack {
+                self.tell_consumed(index, ack)?;
             }
-            // What the program answers tells it, too; if half of the block waits for that, it waits
-            // no longer.
-            let is_urgent = inlet.unreported() >= inlet.size() / 2;
-            // Who has left needs to know nothing.
-            let is_over = self.is_over(from);
-            if let Some(net) = self.net.as_mut().filter(|_| !is_over) {
-                if is_urgent {
-                    net.link(from).acks.owed.told();
-                    net.return_credit(index, ack)?;
-                } else {
-                    net.owe(from);
-                }
-            }
+            settled?;
         }
         Ok(did)
+    }
+
+    /// Tells the sender of block `index` what has been consumed, now or with the next message to
+    /// it.
+    fn tell_consumed(&mut self, index: u32, ack: u32) -> Outcome {
+        let Some(inlet) = self.net.as_mut().and_then(|net| net.inlet(index)) else {
+            return Ok(());
+        };
+        // What the program answers tells it, too; if half of the block waits for that, it waits
+        // no longer.
+        let (from, is_urgent) = (inlet.from, inlet.unreported() >= inlet.size() / 2);
+        // Who has left needs to know nothing.
+        let is_over = self.is_over(from);
+        if let Some(net) = self.net.as_mut().filter(|_| !is_over) {
+            if is_urgent {
+                net.link(from).acks.owed.told();
+                net.return_credit(index, ack)?;
+            } else {
+                net.owe(from);
+            }
+        }
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
 use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::Queued;
+use crate::transport::contract::Message;
 use ferriband_ibv::{SendFlags, SendWr};
 use ferriband_mpi_proto::brief::fills_packets;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind, PADDED};
@@ -77,8 +77,8 @@ impl Net {
 }
 
 /// Bytes of a message in a bundle; none if it does not go so.
-fn item(message: &Queued) -> Option<usize> {
-    let can = message.kind.is_numbered() && message.kind != Kind::Piece;
+fn item(message: &Message) -> Option<usize> {
+    let can = message.head.kind.is_numbered() && message.head.kind != Kind::Piece;
     can.then(|| ITEM + ENVELOPE + message.body.as_slice().len() + message.source.len())
 }
 
@@ -203,13 +203,13 @@ impl Runtime {
             count += 1;
             let seq = entry.sent.wrapping_add(count as u32);
             let head = Envelope {
-                kind: message.kind,
-                flags: message.flags,
+                kind: message.head.kind,
+                flags: message.head.flags,
                 seq,
                 ack: entry.received,
                 credit,
-                tag: message.tag,
-                context: message.context,
+                tag: message.head.tag,
+                context: message.head.context,
             }
             .emit();
             let (body, source) = (message.body.as_slice(), message.source);
@@ -272,10 +272,10 @@ impl Runtime {
         }
         if trace::is_on() {
             let (body, length) = (message.body.as_slice(), message.source.len());
-            let (tag, context) = (message.tag, message.context);
-            trace::sent(peer, message.kind, seq, tag, context, body, length);
+            let (tag, context) = (message.head.tag, message.head.context);
+            trace::sent(peer, message.head.kind, seq, tag, context, body, length);
         }
-        self.has_gone(peer, message.request, seq);
+        self.has_gone(peer, message.token, seq);
     }
 
     /// A bundle has come. `again`: the first of its messages may have been taken before there was no memory for another.

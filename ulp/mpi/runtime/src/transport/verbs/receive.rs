@@ -8,6 +8,8 @@ use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM};
 use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
 use crate::runtime::Runtime;
+use crate::trace;
+use crate::transport::contract::{Deliver, body_of, write_down};
 use ferriband_ibv::{Srq, Wc};
 use ferriband_mpi_proto::brief::{Pattern, fills_packets};
 use ferriband_mpi_proto::connect::Step;
@@ -172,6 +174,7 @@ impl Runtime {
     /// looked at again in the next round.
     fn take_buffer(&mut self, buffer: Arrived, again: bool) -> Outcome {
         let outcome = self.take_message(buffer, again);
+        let settled = self.settle_due();
         if let Some(net) = &mut self.net {
             match &outcome {
                 Err(error) if error.class == MPI_ERR_NO_MEM => {
@@ -180,7 +183,7 @@ impl Runtime {
                 _ => net.receives.spent.push(buffer.index),
             }
         }
-        outcome
+        outcome.and(settled)
     }
 
     /// Those for which there was no memory, in the order in which they came.
@@ -254,6 +257,45 @@ impl Runtime {
             }
         }
         outcome
+    }
+
+    /// A message whose turn it is has come from `from`, by whatever path. Its body may be read
+    /// until this returns.
+    #[inline]
+    pub(super) fn take(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
+        if trace::is_on() {
+            write_down(from, envelope, body);
+        }
+        match envelope.kind {
+            Kind::Lane
+            | Kind::Open
+            | Kind::Opened
+            | Kind::Pause
+            | Kind::Paused
+            | Kind::Resume
+            | Kind::Close
+            | Kind::Closed => self.take_control(from, envelope.kind, body),
+            _ => self.point.eager(from, envelope, body).map(drop),
+        }
+    }
+
+    /// What ranks that are reached by verbs say to each other about that.
+    #[cold]
+    fn take_control(&mut self, from: u32, kind: Kind, body: Source) -> Outcome {
+        if self.point.peers[from as usize].lost {
+            // What it is about has ended with that rank.
+            return Ok(());
+        }
+        match kind {
+            Kind::Lane => self.take_lane(from, &body_of(from, body)?),
+            Kind::Open => self.take_open(from, &body_of(from, body)?),
+            Kind::Opened => self.take_opened(from, &body_of(from, body)?),
+            Kind::Pause => self.take_pause(from, &body_of(from, body)?),
+            Kind::Paused => self.take_paused(from, &body_of(from, body)?),
+            Kind::Resume => self.take_resume(from, &body_of(from, body)?),
+            Kind::Close => self.take_close(from, &body_of(from, body)?),
+            _ => self.take_closed(from, &body_of(from, body)?),
+        }
     }
 
     /// A request to `peer` has completed.
