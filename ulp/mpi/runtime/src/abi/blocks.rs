@@ -18,7 +18,7 @@ use std::ffi::c_void;
 
 /// This process's rank, and the size, of a communicator.
 pub(super) fn shape(guard: &Guard, comm: u32) -> (u32, usize) {
-    let comm = &guard.objects.comms[comm];
+    let comm = &guard.point.objects.comms[comm];
     (comm.rank, comm.group.size() as usize)
 }
 

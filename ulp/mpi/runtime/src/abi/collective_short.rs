@@ -52,9 +52,10 @@ pub(super) unsafe fn allreduce(
         return Ok(false);
     }
     // Elements as they lie, without gaps, and operations that need nothing of the program's.
-    let (Some(kind), Operation::Own(op)) =
-        (named(datatype), guard.objects.operations.operation(op)?)
-    else {
+    let (Some(kind), Operation::Own(op)) = (
+        named(datatype),
+        guard.point.objects.operations.operation(op)?,
+    ) else {
         return Ok(false);
     };
     let unit = kind.extent();
@@ -105,7 +106,7 @@ pub(super) unsafe fn alltoall(
     if !guard.is_direct(comm, Kind::Alltoall, each) {
         return Ok(false);
     }
-    let size = i64::from(guard.objects.comms[comm].group.size());
+    let size = i64::from(guard.point.objects.comms[comm].group.size());
     // SAFETY: the program's buffer.
     let recv = unsafe { sink(guard, recvbuf, recvcount.saturating_mul(size), recvtype) }?;
     let in_place = is_in_place(sendbuf);

@@ -32,7 +32,9 @@ impl Runtime {
         if self.net.is_some() {
             did |= self.poll_net()?;
         }
-        if !self.stalled.is_empty() {
+        // What an error has left.
+        self.settle_due()?;
+        if !self.point.stalled.is_empty() {
             did |= self.unstall()?;
         }
         if !self.offered.is_empty() {
@@ -43,7 +45,7 @@ impl Runtime {
         }
         if !self.flags.is_empty() && self.flags.iter().any(Awaited::is_reached) {
             // Another thread may wait for it.
-            self.sleepers.note();
+            self.point.requests.sleepers.note();
         }
         Ok(did)
     }
@@ -68,12 +70,13 @@ impl Runtime {
                 .is_some_and(crate::host::Host::has_newcomer)
             || self.net.as_ref().is_some_and(|net| net.has_records())
             || self.has_errand()
+            || !self.point.due.is_empty()
             || self
                 .flags
                 .iter()
                 .any(|flag| flag.is_reached() || !flag.is_announced())
-            || self.stalled.iter().any(|peer| {
-                self.peers[*peer as usize]
+            || self.point.stalled.iter().any(|peer| {
+                self.point.peers[*peer as usize]
                     .outlet
                     .as_ref()
                     .is_some_and(crate::host::Outlet::has_news)
@@ -84,12 +87,12 @@ impl Runtime {
     #[cold]
     pub fn unstall(&mut self) -> Outcome<bool> {
         let mut did = false;
-        for index in (0..self.stalled.len()).rev() {
-            let Some(peer) = self.stalled.get(index).copied() else {
+        for index in (0..self.point.stalled.len()).rev() {
+            let Some(peer) = self.point.stalled.get(index).copied() else {
                 continue;
             };
-            let waiting = self.peers[peer as usize].fifo.len();
-            did |= self.pump(peer)? || self.peers[peer as usize].fifo.len() != waiting;
+            let waiting = self.point.peers[peer as usize].fifo.len();
+            did |= self.pump(peer)? || self.point.peers[peer as usize].fifo.len() != waiting;
         }
         Ok(did)
     }

@@ -27,16 +27,16 @@ impl Runtime {
         tag: Tag,
         sink: Sink,
     ) -> Option<Status> {
-        let entry = self.objects.comms.get_mut(comm)?;
+        let entry = self.point.objects.comms.get_mut(comm)?;
         let context = entry.context;
         let world = entry.world_of(context, source)?;
         if !entry.point.is_still(source) {
             return None;
         }
-        let index = self.peers.get(world as usize)?.inlet?;
-        let is_busy = self.losses != 0
+        let index = self.point.peers.get(world as usize)?.inlet?;
+        let is_busy = self.point.losses != 0
             || self.net.is_some()
-            || !self.stalled.is_empty()
+            || !self.point.stalled.is_empty()
             || !self.offered.is_empty()
             || !self.executions.is_empty()
             || !self.flags.is_empty();
@@ -97,7 +97,7 @@ impl Runtime {
     ) -> Option<Status> {
         let inbound = self.inlets.get_mut(index as usize)?;
         let (from, inlet) = (inbound.from, &mut inbound.inlet);
-        let peer = self.peers.get_mut(from as usize)?;
+        let peer = self.point.peers.get_mut(from as usize)?;
         let [first, second, context] = record.envelope;
         let number = peer.received.wrapping_add(1);
         let is_placed = first == Envelope::placed(number);

@@ -4,12 +4,14 @@
 //! what a message that is more than the program's bytes says.
 
 use crate::constants::{MPI_ERR_TRUNCATE, MPI_SUCCESS};
-use crate::errors::Outcome;
+use crate::errors::{Outcome, broken};
 use crate::ground::status::status;
 use crate::handle::NOBODY;
 use crate::host::Source;
-use crate::runtime::{Inbound, Peer, Runtime};
+use crate::p2p::point::Peer;
+use crate::runtime::{Inbound, Runtime};
 use crate::trace;
+use crate::transport::contract::Deliver;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PLACED, PLACED_BYTES, Placed};
 use ferriband_mpi_proto::fast::Broken;
 
@@ -26,7 +28,9 @@ impl Runtime {
             return Ok(true);
         }
         let from = inbound.from;
-        if inbound.inlet.relieve(self.peers[from as usize].received)
+        if inbound
+            .inlet
+            .relieve(self.point.peers[from as usize].received)
             && let Some(host) = &self.host
         {
             host.ring(from);
@@ -37,10 +41,10 @@ impl Runtime {
     #[cold]
     pub(crate) fn accept(&mut self, rank: u32) -> Outcome {
         let Some(inlet) = self.host.as_ref().and_then(|host| host.accept(rank)) else {
-            return Err(self.broken(rank));
+            return Err(broken(rank));
         };
         let index = self.inlets.len() as u32;
-        self.peers[rank as usize].inlet = Some(index);
+        self.point.peers[rank as usize].inlet = Some(index);
         self.inlets.push(Inbound { from: rank, inlet });
         self.polling.warm(index);
         Ok(())
@@ -51,11 +55,11 @@ impl Runtime {
     /// the sender has just written, which the caller need not wait for.
     #[inline]
     pub(crate) fn drain(&mut self, inlet: u32) -> Outcome {
-        self.satisfied = false;
+        self.point.requests.satisfied = false;
         let mut left = BATCH;
         while self.hand_over(inlet, &mut left) && left != 0 {
             left -= 1;
-            if !self.take_next(inlet)? || self.satisfied {
+            if !self.take_next(inlet)? || self.point.requests.satisfied {
                 break;
             }
         }
@@ -68,19 +72,20 @@ impl Runtime {
         let inbound = &mut self.inlets[inlet as usize];
         let from = inbound.from;
         let Ok(next) = inbound.inlet.peek() else {
-            return Err(self.broken(from));
+            return Err(broken(from));
         };
         let Some(record) = next else {
             return Ok(false);
         };
         let body = inbound.inlet.payload(&record);
         self.take_record(from, record.envelope, body)?;
-        let ack = self.peers[from as usize].received;
+        let ack = self.point.peers[from as usize].received;
         if self.inlets[inlet as usize].inlet.consume(&record, ack)
             && let Some(host) = &self.host
         {
             host.ring(from);
         }
+        self.settle_due()?;
         Ok(true)
     }
 
@@ -96,12 +101,12 @@ impl Runtime {
         }
         let (Some(inbound), Some(mut entry)) = (
             self.inlets.get_mut(inlet as usize),
-            self.objects.comms.latest(),
+            self.point.objects.comms.latest(),
         ) else {
             return true;
         };
         let (from, inlet) = (inbound.from, &mut inbound.inlet);
-        let Some(peer) = self.peers.get_mut(from as usize) else {
+        let Some(peer) = self.point.peers.get_mut(from as usize) else {
             return true;
         };
         // The context that messages are of, and their sender's rank in it.
@@ -123,7 +128,7 @@ impl Runtime {
                 break true;
             }
             if context != of {
-                let comms = &mut self.objects.comms;
+                let comms = &mut self.point.objects.comms;
                 let Some(named) = comms.of_context(context).and_then(|at| comms.get_mut(at)) else {
                     break true;
                 };
@@ -144,7 +149,7 @@ impl Runtime {
             let Some(receive) = entry.matching(context).arrive(rank, tag) else {
                 break true;
             };
-            let request = &mut self.requests[receive];
+            let request = &mut self.point.requests.slab[receive];
             let room = request.sink.len();
             let (error, length) = if body.len() > room {
                 (MPI_ERR_TRUNCATE, room)
@@ -165,13 +170,13 @@ impl Runtime {
                 is_part = Some(receive);
                 break true;
             }
-            self.sleepers.over(receive);
+            self.point.requests.sleepers.over(receive);
             request.done = true;
-            self.ended = self.ended.wrapping_add(1);
-            request.ended = self.ended;
-            self.satisfied |= receive == self.awaited;
-            if is_starved || self.satisfied {
-                break !self.satisfied;
+            self.point.requests.ended = self.point.requests.ended.wrapping_add(1);
+            request.ended = self.point.requests.ended;
+            self.point.requests.satisfied |= receive == self.point.requests.awaited;
+            if is_starved || self.point.requests.satisfied {
+                break !self.point.requests.satisfied;
             }
         };
         if let (Some(credit), Some(outlet)) = (credited, &mut peer.outlet) {
@@ -183,7 +188,7 @@ impl Runtime {
         }
         if let Some(receive) = is_part {
             self.finish(receive);
-            return !self.satisfied;
+            return !self.point.requests.satisfied;
         }
         has_more
     }
@@ -192,33 +197,33 @@ impl Runtime {
     /// host, so nothing can have overtaken this one.
     fn take_record(&mut self, from: u32, words: [u64; 3], record: Source) -> Outcome {
         let Some(mut envelope) = Envelope::from_words(words) else {
-            return Err(self.broken(from));
+            return Err(broken(from));
         };
         let (mut body, mut placed) = (record, None);
         if envelope.flags & PLACED != 0 {
             let Some((message, place)) = self.placed(from, &record) else {
-                return Err(self.broken(from));
+                return Err(broken(from));
             };
             envelope.flags &= !PLACED;
             (body, placed) = (message, Some(place));
         }
-        let peer = &mut self.peers[from as usize];
+        let peer = &mut self.point.peers[from as usize];
         let before = peer.received;
         if envelope.kind == Kind::Eager || envelope.kind.is_numbered() {
             if envelope.seq != before.wrapping_add(1) {
-                return Err(self.broken(from));
+                return Err(broken(from));
             }
             peer.received = envelope.seq;
         }
         if let Some(outlet) = &mut peer.outlet {
             outlet.credit(envelope.credit);
         }
-        let outcome = self.take(from, &envelope, body);
+        let outcome = self.point.eager(from, &envelope, body).map(drop);
         if outcome.is_err() {
             // The record stays: without memory it is met again when there is some.
-            self.peers[from as usize].received = before;
+            self.point.peers[from as usize].received = before;
         } else if let Some(placed) = placed {
-            self.peers[from as usize].has_taken(placed);
+            self.point.peers[from as usize].has_taken(placed);
         }
         outcome
     }
@@ -227,7 +232,7 @@ impl Runtime {
     #[cold]
     pub fn placed(&mut self, from: u32, record: &Source) -> Option<(Source, Placed)> {
         let host = self.host.as_ref()?;
-        let peer = self.peers.get_mut(from as usize)?;
+        let peer = self.point.peers.get_mut(from as usize)?;
         if peer.places.is_none() {
             peer.places = host.pair(from);
         }

@@ -6,7 +6,7 @@ use super::offers::{reach_sink, reach_source};
 use super::queue::What;
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
-use crate::errors::Outcome;
+use crate::errors::{Outcome, broken};
 use crate::ground::status::status;
 use crate::handle::NOBODY;
 use crate::host::Source;
@@ -94,7 +94,7 @@ impl Runtime {
         (whole, wanted): (u64, u64),
         offered: Offered,
     ) -> Outcome<bool> {
-        let peer = self.requests[receive].peer;
+        let peer = self.point.requests[receive].peer;
         let lands = offered == Offered::Whole && self.wants_lane(peer);
         let is_own = lands || offered.place().is_some();
         let range = match self.reach_receive(receive, wanted, is_own) {
@@ -102,7 +102,7 @@ impl Runtime {
             Ok(None) => return Ok(false),
             // this message's end, and nothing else's: its sender is told
             Err(error) => {
-                self.requests[receive].status = status(rank, tag, MPI_SUCCESS, 0);
+                self.point.requests[receive].status = status(rank, tag, MPI_SUCCESS, 0);
                 self.fetch_failed(receive, peer, token, class_of(&error))?;
                 return Ok(true);
             }
@@ -122,7 +122,7 @@ impl Runtime {
         } else {
             MPI_SUCCESS
         };
-        let entry = &mut self.requests[receive];
+        let entry = &mut self.point.requests[receive];
         entry.status = status(rank, tag, error, wanted);
         let moving = Work::Moving { expected: wanted };
         entry.work = if lands { Work::Landing } else { moving };
@@ -151,7 +151,7 @@ impl Runtime {
         wanted: u64,
         is_own: bool,
     ) -> Result<Option<Reachable>, Refusal> {
-        let entry = &self.requests[receive];
+        let entry = &self.point.requests[receive];
         let (peer, sink) = (entry.peer, entry.sink.part(0, wanted as usize));
         let purpose = if is_own {
             Purpose::Own
@@ -180,7 +180,7 @@ impl Runtime {
         };
         let cts = envelope::Cts {
             send_request: token.into(),
-            receive_request: self.token(receive).into(),
+            receive_request: self.point.requests.token(receive).into(),
             offset: 0.into(),
             length: length.into(),
             address: address.into(),
@@ -190,7 +190,7 @@ impl Runtime {
         if let Some(net) = &mut self.net {
             net.moves.offers.insert(receive, range);
         }
-        let peer = self.requests[receive].peer;
+        let peer = self.point.requests[receive].peer;
         self.answer(peer, Kind::Cts, cts.as_bytes())
     }
 
@@ -203,15 +203,15 @@ impl Runtime {
         length: u64,
         remote: Place,
     ) -> Outcome {
-        let source = self.requests[request].source.part(0, length as usize);
+        let source = self.point.requests[request].source.part(0, length as usize);
         let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         let range = match reach_source(&mut net.moves.reach, source, Purpose::Own) {
             Ok(range) => range,
             Err(error) => {
                 let class = class_of(&error);
-                self.requests[request].status.error = class;
+                self.point.requests[request].status.error = class;
                 self.withdraw(request);
                 self.finish(request);
                 return self.fin(peer, token, length, class);
@@ -239,7 +239,7 @@ impl Runtime {
         number: u32,
         length: u64,
     ) -> Outcome {
-        let source = self.requests[request].source.part(0, length as usize);
+        let source = self.point.requests[request].source.part(0, length as usize);
         let is_turn = self.is_asked_by_lane(peer, number) && length <= LONGEST;
         let Some(net) = self.net.as_mut().filter(|_| is_turn) else {
             return Err(self.broken_off(peer));
@@ -250,11 +250,11 @@ impl Runtime {
             // The receive that waits for it has to be used up all the same.
             Err(error) => Err(class_of(&error)),
         };
-        self.requests[request].work = Work::Moving { expected: length };
+        self.point.requests[request].work = Work::Moving { expected: length };
         let length = match &range {
             Ok(_) => length,
             Err(class) => {
-                self.requests[request].status.error = *class;
+                self.point.requests[request].status.error = *class;
                 0
             }
         };
@@ -379,7 +379,7 @@ impl Runtime {
             return Ok(());
         }
         link.long.unsaid = 0;
-        if self.peers[peer as usize].fifo.is_empty() {
+        if self.point.peers[peer as usize].fifo.is_empty() {
             return Ok(());
         }
         net.coalesce.presses = true;

@@ -11,24 +11,21 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::runtime::Runtime;
 use crate::trace;
+use crate::transport::contract::Head;
 use ferriband_ibv::{Element, SendFlags, SendWr};
 use ferriband_mpi_proto::brief::{Pattern, fills_a_packet, fills_packets};
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, PADDED};
 use ferriband_mpi_proto::replay::Held;
 
 impl Runtime {
     /// Sends a message to a peer that is reached by verbs. False: not now.
-    #[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
-    pub fn post(
-        &mut self,
-        peer: u32,
-        kind: Kind,
-        flags: u8,
-        tag: i32,
-        context: u64,
-        body: &[u8],
-        source: Source,
-    ) -> Outcome<bool> {
+    pub fn post(&mut self, peer: u32, what: &Head, body: &[u8], source: Source) -> Outcome<bool> {
+        let Head {
+            kind,
+            flags,
+            tag,
+            context,
+        } = *what;
         if self.ready(peer)? == Ready::NotYet {
             return Ok(false);
         }
@@ -39,7 +36,7 @@ impl Runtime {
             return Ok(false);
         };
         let acks = self.settings.verbs.acks && kind.is_numbered();
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         let length = ENVELOPE + body.len() + source.len();
         let seq = entry.sent.wrapping_add(1);
         let envelope = Envelope {

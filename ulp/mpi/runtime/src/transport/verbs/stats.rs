@@ -2,7 +2,8 @@
 
 use super::{Net, STAGE};
 use crate::host::Pair;
-use crate::runtime::{Peer, Runtime};
+use crate::p2p::point::Peer;
+use crate::runtime::Runtime;
 
 /// Why a message did not take the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,9 +157,13 @@ impl Net {
 impl Runtime {
     /// The counters of this rank.
     pub fn told(&self) -> Told {
-        let places = self.peers.iter().filter_map(|peer| peer.places.as_ref());
+        let places = self
+            .point
+            .peers
+            .iter()
+            .filter_map(|peer| peer.places.as_ref());
         let placed = places.map(Pair::sent).sum();
-        let near = || self.peers.iter().filter(|peer| !peer.by_verbs);
+        let near = || self.point.peers.iter().filter(|peer| !peer.by_verbs);
         let told = |peer: &&Peer| {
             peer.sent > 0 || peer.places.as_ref().is_some_and(|pair| pair.sent() > 0)
         };
@@ -221,7 +226,7 @@ impl Runtime {
         if told.host_peers > 0 || self.net.is_none() {
             complain!(
                 "ferriband MPI: rank {}: {} peers on this host: {} records in shared memory, {} messages left where they had been read",
-                self.rank,
+                self.point.rank,
                 told.host_peers,
                 told.host_records,
                 told.placed
@@ -235,7 +240,7 @@ impl Runtime {
             "ferriband MPI: rank {}: {} remote peers; fast path: {}, {} channels out, {} in, {} bytes ({} of blocks, {} of mirrors, {} of staging, {} of return words), \
              {} of {} messages ({share:.2} %); not by it: {} without a channel, {} paused, {} without credit, {} too long, {} without room, {} in bundles; channels opened {}, closed {} \
              (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times",
-            self.rank,
+            self.point.rank,
             told.remote_peers,
             self.settings.verbs.fast.plan.design().name(),
             told.channels_out,
@@ -267,7 +272,7 @@ impl Runtime {
             complain!(
                 "ferriband MPI: rank {}: memory of long messages: registered {} times, found registered {} times, {} registrations dropped because the \
                  memory was another",
-                self.rank,
+                self.point.rank,
                 counts.misses,
                 counts.hits,
                 counts.stale
