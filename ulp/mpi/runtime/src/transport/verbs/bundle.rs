@@ -15,8 +15,7 @@ use crate::runtime::Runtime;
 use crate::trace;
 use crate::transport::contract::Message;
 use ferriband_ibv::{SendFlags, SendWr};
-use ferriband_mpi_proto::brief::fills_packets;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind, PADDED};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind};
 use ferriband_mpi_proto::replay::Held;
 
 /// Links with a burst are few; a rank that has spoken to more starts all of them anew.
@@ -170,11 +169,6 @@ impl Runtime {
         for _ in 0..count {
             self.bundled(peer);
         }
-        let entry = &self.point.peers[peer as usize];
-        let said = (entry.sent, entry.received);
-        if let Some(net) = &mut self.net {
-            net.link(peer).heads.said_last = said;
-        }
         Ok(true)
     }
 
@@ -226,10 +220,9 @@ impl Runtime {
                 });
             }
         }
-        let is_padded = fills_packets(at, net.link(peer).wire.mtu as usize);
         let head = Envelope {
             kind: Kind::Bundle,
-            flags: if is_padded { PADDED } else { 0 },
+            flags: 0,
             seq: 0,
             ack: entry.received,
             credit,
@@ -245,8 +238,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let pad = usize::from(fills_packets(length, net.link(peer).wire.mtu as usize));
-        let elements = [net.stages.memory.element(buffer, (length + pad) as u32)];
+        let elements = [net.stages.memory.element(buffer, length as u32)];
         let request = SendWr::send(Id::Peer(peer).code(), &elements);
         let sent = net.submit(peer, request, SendFlags::empty(), what)?;
         if !sent {

@@ -11,9 +11,9 @@ use crate::runtime::Runtime;
 use crate::trace;
 use crate::transport::contract::{Deliver, body_of, write_down};
 use ferriband_ibv::{Srq, Wc};
-use ferriband_mpi_proto::brief::{Pattern, fills_packets};
+use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::connect::Step;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -248,13 +248,9 @@ impl Runtime {
             }
         }
         let outcome = self.take(from, envelope, body);
-        if envelope.kind.is_numbered() {
-            if outcome.is_err() {
-                // Without memory it is met again when there is some.
-                self.point.peers[from as usize].received = envelope.seq.wrapping_sub(1);
-            } else if let Some(net) = &mut self.net {
-                net.link(from).heads.heard_last = envelope.seq;
-            }
+        if envelope.kind.is_numbered() && outcome.is_err() {
+            // Without memory it is met again when there is some.
+            self.point.peers[from as usize].received = envelope.seq.wrapping_sub(1);
         }
         outcome
     }
@@ -356,22 +352,12 @@ impl Net {
                 .whole(numbers, received, link.acks.log.acknowledged());
             return Some((envelope, self.receives.buffers.source(index, 0, length)));
         }
-        let link = self.links[from as usize].as_deref()?;
-        if fills_packets(length as usize, link.wire.mtu as usize) {
-            let seq = link.heads.heard_last.wrapping_add(1);
-            let envelope = link.heads.heard?.next(seq, link.acks.log.acknowledged());
-            return Some((envelope, self.receives.buffers.source(index, 0, length)));
-        }
-        let mut body = length.checked_sub(ENVELOPE as u32)?;
+        let body = length.checked_sub(ENVELOPE as u32)?;
         let mut head = [0; ENVELOPE];
         self.receives.buffers.read(index, 0, &mut head);
-        let mut envelope = Envelope::parse(head)?;
+        let envelope = Envelope::parse(head)?;
         let link = self.link(from);
         link.heads.heard = Pattern::of(&envelope).or(link.heads.heard);
-        if envelope.flags & PADDED != 0 {
-            envelope.flags &= !PADDED;
-            body = body.checked_sub(1)?;
-        }
         let body = self.receives.buffers.source(index, ENVELOPE as u32, body);
         Some((envelope, body))
     }
