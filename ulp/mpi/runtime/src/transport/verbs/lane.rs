@@ -225,9 +225,7 @@ impl Runtime {
             return self.lost(peer, wc, at_fault);
         }
         match what {
-            Some(What::Moved {
-                transfer, bytes, ..
-            }) => self.moved(peer, transfer, bytes),
+            Some(What::Moved { transfer, bytes }) => self.moved(peer, transfer, bytes),
             _ => Err(self.broken_off(peer)),
         }
     }

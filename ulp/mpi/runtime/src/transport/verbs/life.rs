@@ -351,16 +351,14 @@ impl Net {
     /// The request of this rank whose bytes were to be moved by what has completed, and is over.
     #[cold]
     pub(super) fn request_of(&mut self, what: What) -> Option<u32> {
-        let (moved, buffer) = match what {
-            What::Room => (None, None),
-            What::Buffer(buffer) => (None, Some(buffer)),
-            What::Moved {
-                transfer, buffer, ..
-            } => (Some(transfer), buffer),
+        let moved = match what {
+            What::Room => None,
+            What::Buffer(buffer) => {
+                self.stages.give(buffer);
+                None
+            }
+            What::Moved { transfer, .. } => Some(transfer),
         };
-        if let Some(buffer) = buffer {
-            self.stages.give(buffer);
-        }
         let transfer = self.moves.transfers[moved? as usize].as_ref()?;
         transfer.request()
     }
@@ -416,14 +414,8 @@ impl Net {
             self.stages.give(buffer);
         }
         while let Some(what) = self.link(peer).wire.queue.completed() {
-            match what {
-                What::Room => (),
-                What::Buffer(buffer)
-                | What::Moved {
-                    buffer: Some(buffer),
-                    ..
-                } => self.stages.give(buffer),
-                What::Moved { buffer: None, .. } => (),
+            if let What::Buffer(buffer) = what {
+                self.stages.give(buffer);
             }
         }
         if let Some(number) = number {

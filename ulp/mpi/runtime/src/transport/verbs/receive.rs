@@ -319,16 +319,7 @@ impl Runtime {
                 net.stages.give(buffer);
                 Ok(())
             }
-            What::Moved {
-                transfer,
-                bytes,
-                buffer,
-            } => {
-                if let Some(buffer) = buffer {
-                    net.stages.give(buffer);
-                }
-                self.moved(peer, transfer, bytes)
-            }
+            What::Moved { transfer, bytes } => self.moved(peer, transfer, bytes),
         }
     }
 }
