@@ -5,12 +5,14 @@
 //! it to librdmacm.
 
 mod address;
+pub(crate) mod arrive;
 mod carry;
 mod connect;
 mod events;
 mod groups;
 mod id;
 mod outbox;
+pub(crate) mod owner;
 mod record;
 mod route;
 #[cfg(test)]
@@ -26,6 +28,7 @@ use ferriband_cm::{CmError, CmLimits, Machine, UserId};
 use ferriband_memory::host::{ProcessRef, SERVICE_ONE_FAMILY, SERVICE_SHARED};
 use ferriband_transport::types::QpType;
 use ferriband_wire::cm::PortSpace;
+use ferriband_wire::mad::MAD_LEN;
 use ferriband_wire::{Gid, Lid, Mtu, Sl, TimeCode};
 
 use crate::base::channel::EventQueue;
@@ -33,15 +36,12 @@ use crate::base::error::Error;
 use crate::device::fabric::Way;
 use crate::lock;
 use crate::progress::Engine;
-pub(crate) use carry::{MAD, Owner, far, owner_of_far_mad, owner_of_mad};
 pub use events::{ConnParam, News, NewsKind, UdParam};
 use groups::Group;
 pub use id::{CmAddress, ConnWish, IdInfo, IdOption};
 use id::{Id, Stage};
 use outbox::Outbox;
-pub(crate) use outbox::Refused;
 use route::Place;
-pub(crate) use route::place_of_gid;
 use unheard::Unheard;
 
 /// Bytes of private data at the most, in any message.
@@ -129,7 +129,7 @@ struct State {
     groups: BTreeMap<u32, Group>,
     next: u32,
     /// Messages of this process to itself.
-    local: VecDeque<[u8; MAD]>,
+    local: VecDeque<[u8; MAD_LEN]>,
     /// Requests for services on which nobody listens yet.
     unheard: Unheard,
     /// Processes of this host whose last message came as a packet, by slot.

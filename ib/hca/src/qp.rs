@@ -4,7 +4,9 @@
 //! receive queue, then completion queue. Must not know how records travel.
 
 mod create;
+pub(crate) mod env;
 mod groups;
+mod host;
 mod modify;
 pub(crate) mod packets;
 mod receive;

@@ -417,7 +417,7 @@ impl Engine {
 
     /// The process that takes the packets for a number.
     pub(crate) fn owner_of_packets(&self, qpn: u32) -> Option<ProcessRef> {
-        crate::roce::local::owner_of_packets(&self.registry, qpn)
+        crate::wire::native::port::owner_of_packets(&self.registry, qpn)
     }
 
     /// Executes a record for a target queue pair.

@@ -9,25 +9,25 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use ferriband_cm::table::State as Phase;
-use ferriband_cm::{Input, LocalEnd, Machine, Ports, Route};
+use ferriband_cm::{Input, LocalEnd, Ports, Route};
 use ferriband_memory::host::{HAND_OVER_HEAD, HOOK_PACKETS, ProcessRef};
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::cm::{CmMad, Message, RejectReason};
+use ferriband_wire::mad::MAD_LEN;
 use ferriband_wire::{CommId, Gid, Lid, PKey, ServiceId};
 
-use super::outbox::Refused;
-use super::route::{self, Place};
+use super::arrive::ask_again;
+use super::outbox::{HEAD_MAD, Refused};
+use super::route::{self, Place, far};
 use super::unheard::{Packet, Time, Unheard, Waiting};
 use super::{Cm, Gone, HOP_LIMIT, State};
 use crate::device::fabric::Way;
-use crate::device::{self, Device, gid_of};
+use crate::device::{self, Device};
 use crate::lock;
 use crate::progress::Engine;
-use crate::roce::Roce;
-use crate::roce::local::LocalPort;
+use crate::wire::native::port::LocalPort;
+use crate::wire::packets::Roce;
 
-/// Bytes of a management datagram.
-pub(crate) const MAD: usize = 256;
 /// How long a process that ends tries to say so.
 const GOODBYE_NS: u64 = 50_000_000;
 /// How often it does, by packets.
@@ -35,8 +35,6 @@ const GOODBYE_AGAIN_NS: u64 = 5_000_000;
 const GOODBYE_PAUSE: Duration = Duration::from_micros(50);
 /// What is taken from the post box at once.
 const POSTS_AT_ONCE: usize = 64;
-/// First byte of the head of what is handed over: a message of the connection manager.
-pub(crate) const HEAD_MAD: u8 = b'M';
 /// Where a request goes while nobody listens for it: nowhere.
 pub(super) const NOBODY: Route = Route::Host { slot: u32::MAX };
 
@@ -106,26 +104,10 @@ pub(super) fn route_to(
     }
 }
 
-/// The route to a port of the fabric: by its LID, which is what is known of who sends, too.
-pub(crate) fn far(place: &Place, dgid: Gid, way: Way) -> Route {
-    Route::Gsi {
-        device: place.device.info.index as u16,
-        sgid_index: place.sgid_index,
-        av: AddressVector {
-            dgid,
-            dlid: way.lid,
-            sl: way.sl,
-            sgid_index: place.sgid_index,
-            port_num: 1,
-            ..AddressVector::default()
-        },
-    }
-}
-
 impl Cm {
     /// Lets go of everything that the machine has to say.
     pub(super) fn pump(&self, engine: &Engine, state: &mut State) {
-        let mut mad = [0; MAD];
+        let mut mad = [0; MAD_LEN];
         loop {
             while let Some(route) = state.machine.poll_transmit(&mut mad) {
                 match route {
@@ -179,7 +161,13 @@ impl Cm {
     }
 
     /// A message came.
-    pub(crate) fn message(&self, engine: &Engine, from: Route, to: Option<Gid>, mad: &[u8; MAD]) {
+    pub(crate) fn message(
+        &self,
+        engine: &Engine,
+        from: Route,
+        to: Option<Gid>,
+        mad: &[u8; MAD_LEN],
+    ) {
         let mut state = lock(&self.state);
         // what has no effect is a stranger's or a duplicate
         let _ = state
@@ -189,7 +177,7 @@ impl Cm {
     }
 
     /// A message of another process came as a packet of the InfiniBand port.
-    pub(crate) fn message_in_packet(&self, engine: &Engine, slot: u32, mad: &[u8; MAD]) {
+    pub(crate) fn message_in_packet(&self, engine: &Engine, slot: u32, mad: &[u8; MAD_LEN]) {
         lock(&self.state).by_packets.insert(slot);
         self.message(engine, Route::Host { slot }, None, mad);
     }
@@ -208,7 +196,7 @@ impl Cm {
         drop(state);
         for (until, packet) in packets {
             let last = Unheard::time(until, now.0) == Time::Over;
-            if !crate::roce::rx::ask_again(engine, &packet.head, &packet.datagram, last) {
+            if !ask_again(engine, &packet.head, &packet.datagram, last) {
                 let mut state = lock(&self.state);
                 state.unheard.wait_on(until, packet, now.0);
                 self.set_deadline(engine, &state);
@@ -309,7 +297,7 @@ impl State {
 
     /// True if a message to another process of this host is about a connection of the InfiniBand device; about what is not known any
     /// more it is as the last one that came from there.
-    fn is_native(&self, slot: u32, mad: &[u8; MAD]) -> bool {
+    fn is_native(&self, slot: u32, mad: &[u8; MAD_LEN]) -> bool {
         let comm = CmMad::parse(mad)
             .ok()
             .and_then(|parsed| author(&parsed.message));
@@ -368,76 +356,6 @@ fn try_for<T>(mutex: &Mutex<T>, until: u64) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Whose a message is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Owner {
-    /// This process's, or nobody's who could be found.
-    Here,
-    /// That of the process in this slot.
-    Other(u32),
-    /// A request for a service that nobody listens on.
-    Unheard,
-    /// An answer to a process that is gone.
-    Nobody,
-}
-
-/// The process whose a message is that came by the port of RoCEv2, by its identifiers or its
-/// service. Who has not joined that port neither gets such messages nor answers them.
-pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD]) -> Owner {
-    owner_among(engine, to, mad, |process| {
-        engine.registry.steering_of(process).is_some()
-    })
-}
-
-/// As [`owner_of_mad`], among the processes that `takes` names.
-fn owner_among(
-    engine: &Engine,
-    to: &Gid,
-    mad: &[u8; MAD],
-    takes: impl Fn(ProcessRef) -> bool,
-) -> Owner {
-    let Ok(parsed) = CmMad::parse(mad) else {
-        return Owner::Here;
-    };
-    let service = match &parsed.message {
-        Message::Req(req) => Some(req.service_id),
-        Message::SidrReq(req) => Some(req.service_id),
-        _ => None,
-    };
-    let slot = match service {
-        Some(service) => match engine.registry.service_find_of(service.0, to, takes) {
-            Some(entry) => entry.process.slot,
-            None => return Owner::Unheard,
-        },
-        None => {
-            let slot = Machine::slot_of(recipient(&parsed.message));
-            match engine.registry.member_in(slot) {
-                Some(member) if takes(member.process) => slot,
-                _ => return Owner::Nobody,
-            }
-        }
-    };
-    if slot == engine.slot {
-        Owner::Here
-    } else {
-        Owner::Other(slot)
-    }
-}
-
-/// Whose a message is that came by a fabric: its port is every process's, so who asks over IP says which of the host's addresses is meant.
-pub(crate) fn owner_of_far_mad(engine: &Engine, port: &Gid, mad: &[u8; MAD]) -> Owner {
-    let meant = CmMad::parse(mad).ok().and_then(|parsed| {
-        let (service, data) = match &parsed.message {
-            Message::Req(req) => (req.service_id, req.private_data.as_bytes().to_vec()),
-            Message::SidrReq(req) => (req.service_id, req.private_data.as_bytes().to_vec()),
-            _ => return None,
-        };
-        let (header, _) = ferriband_cm::ip_request(service, &data)?;
-        Some(gid_of(header.addresses.destination()))
-    });
-    owner_among(engine, meant.as_ref().unwrap_or(port), mad, |_| true)
-}
-
 /// The identifier that its author gave a message; an answer to a service's resolution has none.
 fn author(message: &Message) -> Option<CommId> {
     Some(match message {
@@ -453,22 +371,6 @@ fn author(message: &Message) -> Option<CommId> {
         Message::Apr(m) => m.local_comm_id,
         Message::SidrRep(_) => return None,
     })
-}
-
-/// Whose identifier an answer is for.
-fn recipient(message: &Message) -> CommId {
-    match message {
-        Message::Req(_) | Message::SidrReq(_) => CommId::default(),
-        Message::Mra(m) => m.remote_comm_id,
-        Message::Rej(m) => m.remote_comm_id,
-        Message::Rep(m) => m.remote_comm_id,
-        Message::Rtu(m) => m.remote_comm_id,
-        Message::Dreq(m) => m.remote_comm_id,
-        Message::Drep(m) => m.remote_comm_id,
-        Message::Lap(m) => m.remote_comm_id,
-        Message::Apr(m) => m.remote_comm_id,
-        Message::SidrRep(m) => m.request_id,
-    }
 }
 
 /// The head of a management datagram that is handed over.
@@ -519,7 +421,7 @@ impl Engine {
     }
 
     /// Sends a message to another process as a packet of the InfiniBand port. False if it is not taken there.
-    fn send_mad_in_packet(&self, slot: u32, mad: &[u8; MAD]) -> bool {
+    fn send_mad_in_packet(&self, slot: u32, mad: &[u8; MAD_LEN]) -> bool {
         let member = self.registry.member_in(slot);
         let Some((device, member)) = native_device().zip(member) else {
             return false;
@@ -586,7 +488,7 @@ fn native_device() -> Option<&'static Arc<Device>> {
 }
 
 /// To queue pair 1 of another port.
-fn send(engine: &Engine, device: u16, av: &AddressVector, mad: &[u8; MAD]) {
+fn send(engine: &Engine, device: u16, av: &AddressVector, mad: &[u8; MAD_LEN]) {
     if let Some(device) = device::by_index(device.into())
         && let Ok(roce) = engine.packets_of(&device)
     {

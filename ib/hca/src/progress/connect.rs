@@ -27,6 +27,7 @@ use crate::progress::{
     Engine, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
     MapSource,
 };
+use crate::wire::direct::app::app;
 
 /// Descriptors that a channel takes at its beginning: the connection, and those that come or go by it.
 const CHANNEL_DESCRIPTORS: usize = 4;
@@ -424,7 +425,7 @@ impl Engine {
         if table.load(PROC_MAGIC, order) != MAGIC || table.load(PROC_IDENTITY, order) != identity {
             return false;
         }
-        let remote = RemoteProcess::open(greeting.pid, greeting.start_time, crate::direct::app())
+        let remote = RemoteProcess::open(greeting.pid, greeting.start_time, app())
             .ok()
             .and_then(|mut remote| remote.probe(greeting.probe, MAGIC).any().then_some(remote));
         link.0

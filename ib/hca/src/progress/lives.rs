@@ -12,7 +12,7 @@ use ferriband_memory::wait::Epoll;
 use crate::cm::Cm;
 use crate::lock;
 use crate::progress::Engine;
-use crate::roce::Roce;
+use crate::wire::packets::Roce;
 
 /// Looks at a process whose connection has ended before it counts as one that has only hung up.
 const DOUBTS: u8 = 100;

@@ -42,8 +42,8 @@ use crate::lock;
 use crate::mr::WindowState;
 use crate::peer::{MAX_MAPS, PeerLink};
 use crate::qp::Qp;
-use crate::roce::Roce;
 use crate::srq::Srq;
+use crate::wire::packets::Roce;
 pub use rest::Waiting;
 pub(crate) use round::after;
 

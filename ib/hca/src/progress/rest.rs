@@ -24,8 +24,8 @@ use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING_SUMMARY};
 
 use crate::cq::Catch;
 use crate::progress::{Engine, yielding};
-use crate::roce::Roce;
-use crate::roce::rx::MOST_FLOWS;
+use crate::wire::packets::Roce;
+use crate::wire::roce::flows::MOST_FLOWS;
 use ferriband_attach::Link;
 
 /// Sleeps until it is looked again whether the machine is crowded: by spinning and yielding, which

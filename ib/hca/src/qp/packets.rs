@@ -23,8 +23,10 @@ use self::wait::Wait;
 use super::*;
 use crate::base::incident;
 use crate::device::{address_of, pace};
-use crate::roce::Roce;
-use crate::roce::tx::{self, Spread, TxPath};
+use crate::wire::packets::path::TxPath;
+use crate::wire::packets::run;
+use crate::wire::packets::{Roce, handling};
+use crate::wire::roce::ports::Spread;
 
 mod incoming;
 mod owed;
@@ -205,7 +207,7 @@ impl Qp {
     ) -> Result<(), Error> {
         let engine = &*self.ctx.engine;
         let roce = engine.packets_of(&self.ctx.device)?;
-        let _handling = crate::roce::handling();
+        let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
             return Ok(());
@@ -266,7 +268,7 @@ impl Qp {
         if !matches!(self.state_now(), QpState::Rts | QpState::Sqd) {
             return Err(Error::Invalid("a rate is limited in RTS"));
         }
-        let _handling = crate::roce::handling();
+        let _handling = handling();
         let mut guard = lock(&self.packets);
         let side = guard.as_deref_mut().ok_or(Error::Unsupported(
             "the direct wire has no packets to hold back",
@@ -318,7 +320,7 @@ impl Qp {
     /// After a batch of packets: answers, requests, completions, events, the timer. True if an acknowledgement is kept back, which
     /// the next idle round has to send.
     pub(crate) fn turn_packets(self: &Arc<Self>, engine: &Engine, catch: &mut Catch<'_>) -> bool {
-        let _handling = crate::roce::handling();
+        let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
             return false;
@@ -336,7 +338,7 @@ impl Qp {
     pub(super) fn drive_packets(self: &Arc<Self>, engine: &Engine) -> bool {
         // what is late is judged by the time until which packets were looked at
         let judged = engine.opened_roce().map_or(Instant(0), Roce::caught_up_at);
-        let _handling = crate::roce::handling();
+        let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
             return false;
@@ -369,7 +371,7 @@ impl Qp {
         let failed = self.follow_state(engine, side);
         let due = side.machine.answer_due() == AnswerDue::Ack;
         side.wait.begin(why, due, now.0);
-        let sent = tx::with_run(|run| self.transmit(engine, side, now, run));
+        let sent = run::with_run(|run| self.transmit(engine, side, now, run));
         let waits = side.wait.keeps_end();
         if waits {
             engine.keep_tail(self, why == Turn::Posted);

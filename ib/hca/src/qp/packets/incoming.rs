@@ -13,7 +13,7 @@ use ferriband_wire::{Kind, Opcode, Packet, Psn};
 
 use super::{PacketSide, Qp, gather};
 use crate::progress::Engine;
-use crate::roce::env::PacketEnv;
+use crate::qp::env::PacketEnv;
 /// A queue pair that takes packets from one source.
 pub(crate) struct Incoming<'a> {
     pub(super) qp: &'a Arc<Qp>,

@@ -13,7 +13,7 @@ use crate::progress::Engine;
 impl Qp {
     /// An acknowledgement that was kept back goes now, if it is still there: no request came to take it along.
     pub(crate) fn send_owed(self: &Arc<Self>, engine: &Engine) {
-        let _handling = crate::roce::handling();
+        let _handling = crate::wire::packets::handling();
         let mut guard = lock(&self.packets);
         if let Some(side) = guard.as_deref_mut()
             && side.wait.keeps_any()
@@ -25,7 +25,7 @@ impl Qp {
 
     /// The end of a message that waits for the next one goes now. True if there was one.
     pub(crate) fn send_tail(self: &Arc<Self>, engine: &Engine) -> bool {
-        let _handling = crate::roce::handling();
+        let _handling = crate::wire::packets::handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut().filter(|side| side.wait.keeps_end()) else {
             return false;
@@ -36,7 +36,7 @@ impl Qp {
 
     /// The same if it has waited since before `since`, and nobody is at work on this queue pair.
     pub(crate) fn send_late_tail(self: &Arc<Self>, engine: &Engine, since: u64) {
-        let _handling = crate::roce::handling();
+        let _handling = crate::wire::packets::handling();
         if let Some(mut guard) = self.packets.try_lock()
             && let Some(side) = guard.as_deref_mut()
             && side.wait.keeps_end()
@@ -48,7 +48,7 @@ impl Qp {
 
     /// Both at the end of the process, unless the thread that ends it was interrupted in the middle of this queue pair.
     pub(crate) fn send_last(self: &Arc<Self>, engine: &Engine) {
-        let _handling = crate::roce::handling();
+        let _handling = crate::wire::packets::handling();
         if let Some(mut guard) = self.packets.try_lock()
             && let Some(side) = guard.as_deref_mut()
             && side.wait.keeps_any()

@@ -58,7 +58,7 @@ impl Qp {
         engine: &Engine,
         request: &SendRequest<'_>,
     ) -> Result<(), Error> {
-        let _handling = crate::roce::handling();
+        let _handling = crate::wire::packets::handling();
         let mut guard = lock(&self.packets);
         let side = guard.as_deref_mut().ok_or(NOT_READY)?;
         self.enqueue_packets(side, request)?;
@@ -73,7 +73,7 @@ impl Qp {
         engine: &Engine,
         requests: impl Iterator<Item = SendRequest<'a>>,
     ) -> Result<(), Error> {
-        let _handling = crate::roce::handling();
+        let _handling = crate::wire::packets::handling();
         let mut guard = lock(&self.packets);
         let side = guard.as_deref_mut().ok_or(NOT_READY)?;
         for (count, request) in (0..).zip(requests) {
@@ -113,7 +113,7 @@ impl Qp {
                 large = [0; limits::MAX_INLINE as usize];
                 &mut large[..length as usize]
             };
-            crate::direct::app().gather_bytes(request.sges, 0, bytes);
+            crate::wire::direct::app::app().gather_bytes(request.sges, 0, bytes);
             Payload::Inline(bytes)
         } else {
             Payload::Gather(request.sges)

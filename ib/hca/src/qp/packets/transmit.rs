@@ -11,8 +11,10 @@ use super::{PacketSide, Qp};
 use crate::base::limits;
 use crate::device::pace;
 use crate::progress::Engine;
-use crate::roce::env::PacketEnv;
-use crate::roce::tx::{self, Run, Spread, TxPath};
+use crate::qp::env::PacketEnv;
+use crate::wire::packets::path::TxPath;
+use crate::wire::packets::run::{self, Run};
+use crate::wire::roce::ports::Spread;
 
 /// Packets that one turn of a queue pair sends before others have theirs: four whole runs of 1,040
 /// bytes each, the most
@@ -151,7 +153,7 @@ impl Qp {
         side.notified_at = now.0;
         side.oddities.notices_out += 1;
         let notice = Packet::cnp(side.machine.query().dest_qpn, PKey(limits::DEFAULT_PKEY));
-        tx::with_run(|run| {
+        run::with_run(|run| {
             if let Ok(len) = notice.emit(run.room()) {
                 run.push(path, len);
                 run.flush(path);

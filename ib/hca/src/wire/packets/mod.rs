@@ -1,16 +1,15 @@
 //! Packets: queue pairs' packets in UDP datagrams (RoCEv2), and those of the InfiniBand port from process to process.
 //!
 //! Owns: the port that the processes of a network namespace share, and what goes through it; the InfiniBand port's way within the host
-//! ([`local`]). Must not know: the C ABI; what a packet does to a queue pair (`ferriband-transport`).
+//! ([`port`](super::native::port)). Must not know: the C ABI; what a packet does to a queue pair (`ferriband-transport`).
 
-pub(crate) mod env;
-mod groups;
+pub(crate) mod arrived;
+pub(in crate::wire) mod batch;
 pub(crate) mod hooks;
-pub mod join;
-pub(crate) mod local;
-pub(crate) mod rx;
-pub mod steer;
-pub(crate) mod tx;
+pub(crate) mod path;
+mod report;
+pub(crate) mod run;
+pub(in crate::wire) mod rx;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -24,25 +23,28 @@ use ferriband_memory::net::RxSocket;
 use ferriband_memory::wait::EventFd;
 use ferriband_transport::WindowLimit;
 use ferriband_transport::types::{AddressVector, Instant};
-use ferriband_wire::mad::GSI_QKEY;
+use ferriband_wire::mad::{GSI_QKEY, MAD_LEN};
 use ferriband_wire::{Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, Qpn, ROCE_PORT};
 
 use crate::base::error::Error;
-use crate::cm::MAD;
 use crate::cq::Catch;
 use crate::device::Device;
 use crate::device::counters::AllCounts;
-pub use crate::device::wanted::WIRE_VARIABLE;
 use crate::progress::Engine;
 use crate::qp::Qp;
+use crate::wire::native::port::{LocalPort, WINDOW_BYTES};
+use crate::wire::roce::flows::MOST_FLOWS;
+use crate::wire::roce::groups::Attached;
+use crate::wire::roce::join::{SETTLED, SharedPort};
+use crate::wire::roce::ports::{PortPool, Spread};
 use crate::{FastMutex, lock};
+use batch::RxCounters;
 use hooks::Hooks;
-use join::{SETTLED, SharedPort};
-use local::LocalPort;
-use rx::{MOST_FLOWS, RxCounters, RxSide};
-use tx::{PortPool, Spread, TxPath};
+use path::TxPath;
+use rx::RxSide;
+
 /// Bytes that a receiving socket may hold, if the system allows so many.
-const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+pub(in crate::wire) const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
 /// How long joining or leaving waits for others that do the same.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -50,9 +52,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 const STEER_WAIT: Duration = Duration::from_millis(100);
 /// Rounds after which whatever lay in a socket when they began has been taken: a socket holds no more runs of packets than eight
 /// times as many, whatever buffer an administrator allows.
-const BACKLOG_ROUNDS: usize = 4096;
+pub(in crate::wire) const BACKLOG_ROUNDS: usize = 4096;
 /// How often it is looked whether as many bytes were taken as a socket holds.
-const SOME_ROUNDS: usize = 16;
+pub(in crate::wire) const SOME_ROUNDS: usize = 16;
 /// Rounds of a polling program between two looks at the address family that brought nothing last.
 const OTHER_FAMILY_EVERY: u32 = 32;
 /// The general services' queue pair.
@@ -64,14 +66,14 @@ pub(crate) struct Roce {
     pub(crate) ports: PortPool,
     pub(crate) hooks: Arc<Hooks>,
     /// The port of RoCEv2, once it is joined.
-    port: OnceLock<SharedPort>,
+    pub(in crate::wire) port: OnceLock<SharedPort>,
     rx: FastMutex<RxSide>,
-    counters: RxCounters,
-    attached: groups::Attached,
+    pub(in crate::wire) counters: RxCounters,
+    pub(in crate::wire) attached: Attached,
     mad_psn: AtomicU32,
     rounds: AtomicU32,
     /// Changes with the sockets of senders ([`Roce::flows`]).
-    flows_version: AtomicU32,
+    pub(in crate::wire) flows_version: AtomicU32,
     /// The last packet came over IPv6.
     family: AtomicBool,
     /// Everything that had arrived by then was handled.
@@ -166,7 +168,7 @@ impl Roce {
         let least = self.sockets().map(RxSocket::buffer_bytes).min();
         let bytes = match ethernet {
             true => (least.unwrap_or(0) / 2) as u32,
-            false => local::WINDOW_BYTES,
+            false => WINDOW_BYTES,
         };
         let whole = WindowLimit::default();
         WindowLimit {
@@ -209,24 +211,24 @@ impl Roce {
     }
 
     /// The receiving socket of a family.
-    fn socket(&self, v6: bool) -> Option<&RxSocket> {
+    pub(in crate::wire) fn socket(&self, v6: bool) -> Option<&RxSocket> {
         self.port.get()?.rx(v6)
     }
 
     /// Sends a management datagram from queue pair 1 to queue pair 1.
-    pub(crate) fn send_mad(&self, device: &Device, av: &AddressVector, mad: &[u8; MAD]) {
+    pub(crate) fn send_mad(&self, device: &Device, av: &AddressVector, mad: &[u8; MAD_LEN]) {
         if let Ok(path) = TxPath::resolve(device, &self.ports, av, (GSI.0, GSI.0), Spread::Many) {
             self.send_mad_by(&path, mad);
         }
     }
 
     /// The same by the InfiniBand port, to another process. False if it is not taken there.
-    pub(crate) fn send_mad_to(&self, device: &Device, to: ProcessRef, mad: &[u8; MAD]) -> bool {
+    pub(crate) fn send_mad_to(&self, device: &Device, to: ProcessRef, mad: &[u8; MAD_LEN]) -> bool {
         TxPath::to_process(device, &self.ports, to).is_some_and(|path| self.send_mad_by(&path, mad))
     }
 
     /// False if it did not go.
-    fn send_mad_by(&self, path: &TxPath, mad: &[u8; MAD]) -> bool {
+    fn send_mad_by(&self, path: &TxPath, mad: &[u8; MAD_LEN]) -> bool {
         let psn = Psn::new(self.mad_psn.fetch_add(1, Relaxed) & 0xff_ffff);
         let headers = Headers::new(
             Bth {
@@ -242,7 +244,7 @@ impl Roce {
                 ..Ext::default()
             },
         );
-        tx::with_run(|run| {
+        run::with_run(|run| {
             let packet = Packet {
                 headers,
                 payload: mad,
@@ -272,7 +274,7 @@ impl Roce {
     }
 
     /// A packet for `owner` came here. If nothing has changed for a while, the steering is wrong.
-    fn went_astray(&self, engine: &Engine) {
+    pub(in crate::wire) fn went_astray(&self, engine: &Engine) {
         let (epoch, now) = (engine.registry.steering_epoch(), Engine::now().0);
         if self.epoch.swap(epoch, Relaxed) != epoch || self.epoch_at.load(Relaxed) == 0 {
             self.epoch_at.store(now, Relaxed);

@@ -1,7 +1,7 @@
 //! What the direct wire's machine asks of the process that it runs in, answered with real memory.
 
+use ferriband_memory::Span;
 use ferriband_memory::remote::RemoteFault;
-use ferriband_memory::{AppMemory, Span};
 use ferriband_transport::direct::layout::QpEntry;
 use ferriband_transport::direct::{AtomicOp, BindRequest, Fault, Host, RemoteSpan};
 use ferriband_transport::types::{Access, Sge};
@@ -9,17 +9,7 @@ use ferriband_transport::types::{Access, Sge};
 use crate::keys;
 use crate::peer::PeerLink;
 use crate::progress::Engine;
-
-/// A step of a long transfer: long enough that its system call (0.5 us) costs a hundredth of the copy (55 us, hot), short
-/// enough that taking memory back, which waits for the step, stays below a millisecond when the copy is cold.
-const CHUNK_BYTES: u64 = 1 << 20;
-
-/// The machine hands in ranges that it checked against the key table, or that a program passed with the call.
-pub(crate) fn app() -> AppMemory {
-    // SAFETY: every address comes out of `Host::local` (a registered region, checked for domain, bounds and rights),
-    // out of a key entry checked the same way, or is inline data that the program handed in with its call.
-    unsafe { AppMemory::assume_registered() }
-}
+use crate::wire::direct::app::{CHUNK_BYTES, app};
 
 /// Copies of one piece stay well below this; the machine never moves more than a message at once.
 fn len(bytes: u64) -> usize {

@@ -14,12 +14,13 @@ use arrayvec::ArrayVec;
 use ferriband_memory::net::{RxMeta, RxSocket};
 use ferriband_transport::types::Instant;
 
-use super::super::join::SharedPort;
-use super::super::{RECEIVE_BUFFER_BYTES, Roce};
 use super::alone::{Found, Look, Tell, Way};
-use super::{CE, Hands, Pace, RxSide};
+use super::join::SharedPort;
+use super::rx::{CE, Hands, Pace};
 use crate::cq::Catch;
 use crate::progress::Engine;
+use crate::wire::packets::rx::RxSide;
+use crate::wire::packets::{RECEIVE_BUFFER_BYTES, Roce};
 
 /// Senders with a socket of their own, at most: each is one more that a polling program looks at.
 pub(crate) const MOST_FLOWS: usize = 2;
@@ -70,7 +71,7 @@ impl Flow {
 
 /// The senders with sockets of their own, the one at hand first, and the one that may have the next.
 #[derive(Debug)]
-pub(super) struct Flows {
+pub(in crate::wire) struct Flows {
     open: ArrayVec<Flow, MOST_FLOWS>,
     likely: Option<RxMeta>,
     seen: u32,
@@ -121,7 +122,7 @@ fn is_sender(one: &RxMeta, other: &RxMeta) -> bool {
 impl RxSide {
     /// What the last look at the socket of all brought is noted. True if its sender is worth a socket.
     #[inline]
-    pub(super) fn note_sender(&mut self) -> bool {
+    pub(in crate::wire) fn note_sender(&mut self) -> bool {
         // of a round of many the first tells enough
         let first = self.hands.ring.messages().next();
         first.is_some_and(|(meta, _)| self.flows.note(meta))
@@ -129,7 +130,7 @@ impl RxSide {
 
     /// The sender that most has come from lately has a socket of its own from now on.
     #[cold]
-    pub(super) fn open_flow(&mut self, engine: &Engine, roce: &Roce, all: &RxSocket) {
+    pub(in crate::wire) fn open_flow(&mut self, engine: &Engine, roce: &Roce, all: &RxSocket) {
         let likely = self.flows.likely;
         self.flows.put_off(AGAIN);
         let Some(like) = likely.filter(may_have_socket) else {
@@ -202,12 +203,12 @@ impl RxSide {
                 break;
             }
             let flow = &mut self.flows.open[at];
-            self.hands.inner.by_flow = true;
+            self.hands.batch.by_flow = true;
             let found = self.hands.take_flow(engine, roce, flow, catch);
-            self.hands.inner.by_flow = false;
+            self.hands.batch.by_flow = false;
             flow.active |= found;
             worked |= found;
-            if std::mem::take(&mut self.hands.inner.foreign) {
+            if std::mem::take(&mut self.hands.batch.foreign) {
                 self.close_flow(engine, roce, at);
                 self.flows.put_off(FOREIGN);
                 continue;
@@ -293,7 +294,7 @@ impl Hands {
             (false, _) => Found::Nothing,
             (true, Look::Empty) => Found::More,
             (true, _) => {
-                let last = self.inner.last.as_ref();
+                let last = self.batch.last.as_ref();
                 special = last.is_some_and(|(_, qp)| qp.is_datagram());
                 let mut found = Found::One;
                 for (place, (meta, bytes)) in self.ring.messages().enumerate() {
@@ -347,9 +348,9 @@ impl Hands {
 
     /// Takes all that lies in a sender's socket.
     fn drain_flow(&mut self, engine: &Engine, roce: &Roce, place: (&RxSocket, &mut Pace)) {
-        self.inner.by_flow = true;
+        self.batch.by_flow = true;
         self.drain(engine, roce, place);
-        (self.inner.by_flow, self.inner.foreign) = (false, false);
+        (self.batch.by_flow, self.batch.foreign) = (false, false);
     }
 }
 

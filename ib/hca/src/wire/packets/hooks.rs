@@ -19,9 +19,10 @@ use ferriband_wire::fault::{Action, Rule, Subject};
 use ferriband_wire::pcapng::Direction;
 use ferriband_wire::{Qpn, RoceIp};
 
-use super::rx::{Arrived, destination, is_anothers};
-use super::tx::{Carrier, ICRC_BYTES, TxPath};
+use super::arrived::{Arrived, destination};
+use super::path::{Carrier, ICRC_BYTES, TxPath};
 use super::{GSI, Roce, handling};
+use crate::cm::arrive::is_anothers;
 use crate::cq::Catch;
 use crate::device;
 use crate::lock;

@@ -1,14 +1,30 @@
 //! Receiving by the InfiniBand port: messages of other processes of this user, every byte of which is looked at as one from a wire.
+//!
+//! Owns nothing. Must not know what a packet means to its queue pair.
 
-use super::*;
-use crate::cm::owner_of_far_mad;
+use std::sync::Arc;
+
+use ferriband_admin::Counter;
 use ferriband_attach::packet::WRONG_BYTES;
-use ferriband_transport::Drop as Lost;
-use ferriband_wire::{Lid, NativeHeaders, VCRC_LEN};
+use ferriband_transport::types::Instant;
+use ferriband_transport::{Drop as Lost, GRH_BYTES, PacketMeta};
+use ferriband_wire::capture::Fate;
+use ferriband_wire::{Gid, NativeHeaders, NextHeader, Packet, VCRC_LEN};
 
-impl Inner {
+use super::meta::NativeMeta;
+use super::path::address;
+use crate::cm::arrive::{Patience, take_far_mad, take_mad};
+use crate::cq::Catch;
+use crate::device::counters::PortCounts;
+use crate::progress::Engine;
+use crate::qp::Qp;
+use crate::wire::packets::arrived::{MULTICAST_QPN, destination};
+use crate::wire::packets::batch::{Batch, count};
+use crate::wire::packets::{GSI, Roce};
+
+impl Batch {
     /// Gives a run of packets to their queue pairs. Says what became of the last one.
-    pub(super) fn deliver_native(
+    pub(in crate::wire) fn deliver_native(
         &mut self,
         engine: &Engine,
         roce: &Roce,
@@ -127,84 +143,15 @@ impl Inner {
                 continue;
             }
             qp.open_for_datagrams();
-            qp.packets_in(
-                engine,
-                now,
-                (super::super::local::address(&qp.ctx.device), true),
-                |incoming| {
-                    if !incoming.take(false, &about, &packet) {
-                        tell_wrong_key(roce, incoming.lost, headers, bytes);
-                    }
-                },
-            );
+            qp.packets_in(engine, now, (address(&qp.ctx.device), true), |incoming| {
+                if !incoming.take(false, &about, &packet) {
+                    tell_wrong_key(roce, incoming.lost, headers, bytes);
+                }
+            });
             fate = Fate::Passed;
             self.touch(engine, qp, catch);
         }
         fate
-    }
-}
-
-/// A packet for queue pair 1: a message of another process's connection manager. False for anything else.
-fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> bool {
-    let Some((slot, mad)) = from.zip(mad_of(transport)) else {
-        return false;
-    };
-    engine.cm().message_in_packet(engine, slot, &mad);
-    true
-}
-
-/// A packet for queue pair 1 that came by a fabric: a message of another host's connection manager, which all processes of this host get that have opened the
-/// port. False if it is none, or if it is to wait on.
-fn take_far_mad(
-    engine: &Engine,
-    meta: &NativeMeta,
-    packet: &[u8],
-    transport: &[u8],
-    patience: Patience,
-) -> bool {
-    let mad = match (meta.from, crate::device::fabric::host()) {
-        (None, Some(_)) => mad_of(transport),
-        _ => None,
-    };
-    let Some(mad) = mad else { return false };
-    let own = engine.gid();
-    match (owner_of_far_mad(engine, &own, &mad), patience) {
-        // that process gets it, too
-        (Owner::Other(_), _) => return true,
-        (Owner::Unheard | Owner::Nobody, _) if !engine.speaks_for_host() => return true,
-        (Owner::Unheard, Patience::Waiting) => return false,
-        (Owner::Unheard, Patience::Fresh)
-            if engine.cm().keep_packet(engine, &meta.to_head(), packet) =>
-        {
-            return true;
-        }
-        _ => {}
-    }
-    let Some(place) = crate::cm::place_of_gid(&own, Lid(0)) else {
-        return false;
-    };
-    let headers = &meta.headers;
-    let way = crate::device::fabric::Way {
-        lid: headers.lrh.slid,
-        sl: headers.lrh.sl,
-        ..crate::device::fabric::Way::default()
-    };
-    let sender = headers.grh.map_or(Gid::default(), |grh| grh.sgid);
-    let from = crate::cm::far(&place, sender, way);
-    engine.cm().message(engine, from, Some(own), &mad);
-    true
-}
-
-/// As [`super::ask_again`], for a packet that came by a fabric.
-pub(super) fn ask_again(
-    engine: &Engine,
-    meta: &NativeMeta,
-    packet: &[u8],
-    patience: Patience,
-) -> bool {
-    match meta.headers.check(packet) {
-        Ok(transport) => take_far_mad(engine, meta, packet, transport, patience),
-        Err(_) => true,
     }
 }
 
@@ -263,7 +210,7 @@ fn take_native_run(
     let theirs = whole
         .chunks(segment)
         .take_while(|bytes| destination(bytes) == Some(qp.qpn));
-    let source = super::super::local::address(&qp.ctx.device);
+    let source = address(&qp.ctx.device);
     qp.packets_in(engine, now, (source, true), |incoming| {
         let (mut packets, mut fate) = (0, Fate::Malformed);
         for bytes in theirs {

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use super::Roce;
 use crate::base::error::Error;
 use crate::lock;
+use crate::wire::packets::Roce;
 
 /// Queue pair numbers by group and interface.
-pub(super) type Attached = Mutex<BTreeMap<(IpAddr, u32), Vec<u32>>>;
+pub(in crate::wire) type Attached = Mutex<BTreeMap<(IpAddr, u32), Vec<u32>>>;
 
 impl Roce {
     /// Attaches a queue pair to a group on an interface. Attaching it again changes nothing.
@@ -55,7 +55,7 @@ impl Roce {
     }
 
     /// The queue pairs that are attached to a group on an interface.
-    pub(super) fn attached(&self, group: IpAddr, ifindex: u32) -> Vec<u32> {
+    pub(in crate::wire) fn attached(&self, group: IpAddr, ifindex: u32) -> Vec<u32> {
         lock(&self.attached)
             .get(&(group, ifindex))
             .cloned()

@@ -6,7 +6,7 @@ use ferriband_admin::PathReport;
 use ferriband_memory::net::{Trouble, TroubleKind};
 use ferriband_wire::RoceIp;
 
-use super::{Carrier, TxPath};
+use super::path::{Carrier, TxPath};
 use crate::device::address_of;
 
 impl TxPath {
