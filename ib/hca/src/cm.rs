@@ -152,34 +152,6 @@ impl Gone {
     }
 }
 
-/// Numbers of queue pairs whose other side has asked for the end of the connection (DREQ): what is said of a request that fails then.
-///
-/// Its lock is the last one: reports are made while queue pairs are locked.
-#[derive(Debug, Default)]
-pub(crate) struct Ends(Mutex<BTreeSet<u32>>);
-
-impl Ends {
-    /// As many are remembered; the next one takes the place of all of them, for they are hints.
-    const MOST: usize = 4096;
-
-    fn note(&self, qpn: u32) {
-        let mut numbers = lock(&self.0);
-        if numbers.len() >= Ends::MOST {
-            numbers.clear();
-        }
-        numbers.insert(qpn);
-    }
-
-    /// A queue pair of this number is connected anew.
-    pub(crate) fn forget(&self, qpn: u32) {
-        lock(&self.0).remove(&qpn);
-    }
-
-    pub(crate) fn has(&self, qpn: u32) -> bool {
-        lock(&self.0).contains(&qpn)
-    }
-}
-
 /// The connection manager. One per process.
 #[derive(Debug)]
 pub struct Cm {
@@ -285,7 +257,7 @@ impl Cm {
             .ids
             .remove(&id)
             .ok_or(Error::NotFound("no such identifier"))?;
-        let now = Engine::now();
+        let now = ferriband_memory::wait::now();
         // requests that nobody has seen yet go with their listener
         let unseen = found
             .channel

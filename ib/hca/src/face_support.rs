@@ -3,8 +3,9 @@
 use ferriband_transport::types::{Access, Sge};
 
 use crate::base::error::Error;
-use crate::context::{AsyncKind, Context, Pd};
-use crate::keys;
+use crate::objects::context::{Context, Pd};
+use crate::objects::event::AsyncKind;
+use crate::process::keys;
 
 impl Context {
     /// Ends the device after an internal error: every later verb fails, and the program is told.

@@ -8,35 +8,33 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod ah;
 mod base;
 pub mod cm;
-pub mod context;
-pub mod cq;
 pub mod device;
 mod face_support;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-pub mod keys;
-pub mod mr;
-pub mod peer;
+pub mod objects;
+pub mod process;
 pub mod progress;
 pub mod qp;
-pub mod srq;
 mod wire;
 pub mod xrc;
 
-pub use ah::Ah;
 pub use base::error::Error;
 pub(crate) use base::lock::{FastGuard, FastMutex, lock};
 pub use base::{channel, error, fork, limits};
-pub use context::{AsyncEvent, AsyncKind, Context, Pd};
 pub use cq::{CompChannel, Cq, CqInit, Stamped};
 pub use device::fabric;
 pub use device::{
     Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices, find_devices,
 };
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
+pub use objects::ah::{self, Ah};
+pub use objects::context::{self, Context, Pd};
+pub use objects::event::{AsyncEvent, AsyncKind};
+pub use objects::{cq, mr, srq};
+pub use process::{keys, peer};
 pub use progress::Waiting;
 pub use qp::{BindMw, Qp, QpInit, SendRequest};
 pub use srq::{Srq, SrqInit};

@@ -31,14 +31,15 @@ use ferriband_transport::types::{
 
 use ferriband_wire::{Gid, Lid, Qpn};
 
-use crate::ah::Ah;
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::context::{AsyncKind, Context, Pd};
-use crate::cq::{Catch, Cq};
-use crate::peer::PeerLink;
+use crate::objects::ah::Ah;
+use crate::objects::context::{Context, Pd};
+use crate::objects::cq::{Catch, Cq};
+use crate::objects::event::AsyncKind;
+use crate::objects::srq::Srq;
+use crate::process::peer::PeerLink;
 use crate::progress::Engine;
-use crate::srq::Srq;
 use crate::xrc::{TargetProxy, Xrcd, shown_state};
 use crate::{FastMutex, lock};
 

@@ -15,12 +15,13 @@ use ferriband_transport::types::{Access, QpAttr, QpState, QpType};
 use ferriband_wire::Qpn;
 
 use crate::base::error::Error;
-use crate::context::{AsyncKind, Context};
 use crate::lock;
-use crate::peer::PeerLink;
+use crate::objects::context::Context;
+use crate::objects::event::AsyncKind;
+use crate::objects::srq::Srq;
+use crate::process::peer::PeerLink;
 use crate::progress::Engine;
 use crate::qp::{Outcome, Qp, QpInit};
-use crate::srq::Srq;
 
 /// Words of a target in the registry.
 const WORD_STATE: usize = 0;
@@ -417,7 +418,7 @@ impl Engine {
 
     /// The process that takes the packets for a number.
     pub(crate) fn owner_of_packets(&self, qpn: u32) -> Option<ProcessRef> {
-        crate::wire::native::port::owner_of_packets(&self.registry, qpn)
+        crate::process::numbers::owner_of_packets(&self.registry, qpn)
     }
 
     /// Executes a record for a target queue pair.

@@ -142,7 +142,9 @@ impl Cm {
                 to: None,
                 mad: &own,
             };
-            let _ = state.machine.handle(Engine::now(), input, &HostPorts);
+            let _ = state
+                .machine
+                .handle(ferriband_memory::wait::now(), input, &HostPorts);
         }
         self.set_deadline(engine, state);
     }
@@ -170,9 +172,11 @@ impl Cm {
     ) {
         let mut state = lock(&self.state);
         // what has no effect is a stranger's or a duplicate
-        let _ = state
-            .machine
-            .handle(Engine::now(), Input::Mad { from, to, mad }, &HostPorts);
+        let _ = state.machine.handle(
+            ferriband_memory::wait::now(),
+            Input::Mad { from, to, mad },
+            &HostPorts,
+        );
         self.pump(engine, &mut state);
     }
 
@@ -185,7 +189,7 @@ impl Cm {
     /// The timer.
     pub(crate) fn tick(&self, engine: &Engine) {
         let mut state = lock(&self.state);
-        let now = Engine::now();
+        let now = ferriband_memory::wait::now();
         state.machine.handle_timeout(now);
         lock(&self.outbox).again(engine, now.0);
         let mut packets = VecDeque::new();
@@ -216,7 +220,10 @@ impl Cm {
             head: *head,
             datagram: datagram.to_vec(),
         };
-        let kept = state.unheard.keep(Engine::now().0, packet).is_ok();
+        let kept = state
+            .unheard
+            .keep(ferriband_memory::wait::now().0, packet)
+            .is_ok();
         self.set_deadline(engine, &state);
         kept
     }
@@ -237,7 +244,7 @@ impl Cm {
     /// not
     /// come to an end. `receive` sees to it that what comes is taken.
     pub(crate) fn say_goodbye(&self, engine: &Engine, receive: impl FnMut()) {
-        let patience = Engine::now().0 + GOODBYE_NS;
+        let patience = ferriband_memory::wait::now().0 + GOODBYE_NS;
         // a thread that ends the process out of a signal may be the one that holds them
         let Some(mut state) = try_for(&self.state, patience) else {
             return;
@@ -250,13 +257,13 @@ impl Cm {
         }
         let all: Vec<CommId> = state.machine.summaries().map(|one| one.comm).collect();
         for comm in all {
-            state.machine.destroy(Engine::now(), comm);
+            state.machine.destroy(ferriband_memory::wait::now(), comm);
         }
         self.pump(engine, &mut state);
         // post boxes that are full now will be emptied, but there is nobody then to try again
-        while lock(&self.outbox).due() != u64::MAX && Engine::now().0 < patience {
+        while lock(&self.outbox).due() != u64::MAX && ferriband_memory::wait::now().0 < patience {
             std::thread::yield_now();
-            lock(&self.outbox).again(engine, Engine::now().0);
+            lock(&self.outbox).again(engine, ferriband_memory::wait::now().0);
         }
         drop(state);
         self.wait_for_answers(engine, patience, receive);
@@ -267,12 +274,12 @@ impl Cm {
     /// up.
     fn wait_for_answers(&self, engine: &Engine, until: u64, mut receive: impl FnMut()) {
         let by_packets = |route: &Route| matches!(route, Route::Gsi { .. });
-        let mut again_at = Engine::now().0 + GOODBYE_AGAIN_NS;
+        let mut again_at = ferriband_memory::wait::now().0 + GOODBYE_AGAIN_NS;
         loop {
             let Some(mut state) = try_for(&self.state, until) else {
                 return;
             };
-            let now = Engine::now().0;
+            let now = ferriband_memory::wait::now().0;
             if now > until || !state.machine.is_ending(by_packets) {
                 return;
             }
@@ -292,7 +299,9 @@ impl State {
     /// Connections with the process in a slot are no more.
     fn lose_process(&mut self, slot: u32) {
         let input = Input::ProcessGone(slot);
-        let _ = self.machine.handle(Engine::now(), input, &HostPorts);
+        let _ = self
+            .machine
+            .handle(ferriband_memory::wait::now(), input, &HostPorts);
     }
 
     /// True if a message to another process of this host is about a connection of the InfiniBand device; about what is not known any
@@ -350,7 +359,9 @@ fn try_for<T>(mutex: &Mutex<T>, until: u64) -> Option<MutexGuard<'_, T>> {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) if Engine::now().0 > until => return None,
+            Err(TryLockError::WouldBlock) if ferriband_memory::wait::now().0 > until => {
+                return None;
+            }
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
         }
     }

@@ -74,7 +74,7 @@ impl Outbox {
             }),
         }
         self.again_at
-            .get_or_insert_with(|| Engine::now().0 + AGAIN_NS);
+            .get_or_insert_with(|| ferriband_memory::wait::now().0 + AGAIN_NS);
         Ok(())
     }
 

@@ -10,15 +10,15 @@ use ferriband_memory::host::{Control, HOOK_PACKETS, Host, MSG_LOOK, PORT_STOPS};
 use ferriband_transport::types::{QpAttr, QpAttrMask, QpState};
 use ferriband_wire::fault::Rule;
 
-use crate::context::{AsyncKind, Context};
 use crate::device;
 use crate::lock;
+use crate::objects::context::Context;
+use crate::objects::event::AsyncKind;
 use crate::progress::Engine;
+use crate::wire::packets::hooks::RULE_OWNER_WORD;
 
 /// Fault rules that a program brings along, separated by semicolons; devices by the numbers of their interfaces.
 const FAULTS_VARIABLE: &str = "FERRIBAND_FAULTS";
-/// Word of a rule that says whose it is, if it is not everybody's: [`ferriband_memory::host::ProcessRef::to_word`].
-pub(crate) const RULE_OWNER_WORD: usize = 10;
 /// A port's word counts failures that pass from this bit on, 24 bits, and final ones from the next.
 const ERRORS: std::ops::Range<u32> = 8..32;
 const FATALS_SHIFT: u32 = 32;

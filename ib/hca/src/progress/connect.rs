@@ -22,11 +22,12 @@ use ferriband_wire::Qpn;
 
 use crate::base::error::Error;
 use crate::lock;
-use crate::peer::{Peer, PeerLink};
-use crate::progress::{
-    Engine, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
-    MapSource,
+use crate::process::message::{
+    MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
 };
+use crate::process::peer::{Peer, PeerLink};
+use crate::process::peers::MapSource;
+use crate::progress::Engine;
 use crate::wire::direct::app::app;
 
 /// Descriptors that a channel takes at its beginning: the connection, and those that come or go by it.

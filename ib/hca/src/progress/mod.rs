@@ -22,7 +22,6 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use ferriband_fork::PerProcess;
 use ferriband_memory::Segment;
 use ferriband_memory::host::{BlockKind, Control, HandOver, Host as HostRegistry};
-use ferriband_memory::mapping::SharedMapping;
 use ferriband_memory::wait::EventFd;
 use ferriband_transport::direct::layout::{
     BLOCK_QPS, MAGIC, MARKS, MAX_BLOCKS, PROC_BLOCKS, PROC_IDENTITY, PROC_LEN, PROC_MAGIC,
@@ -34,25 +33,20 @@ use ferriband_wire::{Gid, Guid, Lid};
 use crate::base::error::Error;
 use crate::base::fork;
 use crate::base::limits;
-use crate::cm::{Cm, Ends};
-use crate::context::Context;
+use crate::cm::Cm;
 use crate::device::Device;
-use crate::keys::KeyTable;
 use crate::lock;
-use crate::mr::WindowState;
-use crate::peer::{MAX_MAPS, PeerLink};
+use crate::objects::context::Context;
+use crate::objects::mr::WindowState;
+use crate::objects::srq::Srq;
+use crate::process::ends::Ends;
+use crate::process::keys::KeyTable;
+use crate::process::message::MSG_MAP_GONE;
+use crate::process::peer::{MAX_MAPS, PeerLink};
+use crate::process::peers::MapSource;
 use crate::qp::Qp;
-use crate::srq::Srq;
 use crate::wire::packets::Roce;
 pub use rest::Waiting;
-pub(crate) use round::after;
-
-pub(crate) const MSG_HELLO: u8 = 2;
-pub(crate) const MSG_WELCOME: u8 = 3;
-pub(crate) const MSG_MAP_REQUEST: u8 = 4;
-pub(crate) const MSG_MAP_REPLY: u8 = 5;
-pub(crate) const MSG_MAP_GONE: u8 = 6;
-pub(crate) const MSG_READY: u8 = 7;
 
 /// Peers that are looked at in every round, itself among them.
 const WATCHED_PEERS: usize = 8;
@@ -99,17 +93,6 @@ impl Marks {
     pub(crate) fn release(&self, mark: usize) {
         self.0[mark].store(false, Ordering::Release);
     }
-}
-
-/// How peers can map a region.
-#[derive(Debug)]
-pub(crate) enum MapSource {
-    /// One of our own segments.
-    Segment(Arc<Segment>),
-    /// A file of the program, and the length of the region.
-    File(SharedMapping, u64),
-    /// The region was deregistered.
-    Gone,
 }
 
 /// Queue pair numbers of this process.

@@ -22,7 +22,7 @@ use ferriband_memory::wait;
 use ferriband_transport::direct::Words;
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING_SUMMARY};
 
-use crate::cq::Catch;
+use crate::objects::cq::Catch;
 use crate::progress::{Engine, yielding};
 use crate::wire::packets::Roce;
 use crate::wire::roce::flows::MOST_FLOWS;

@@ -9,11 +9,11 @@ use std::sync::atomic::{Ordering, fence};
 use arrayvec::ArrayVec;
 use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD, ProcessRef};
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING, PROC_PENDING_SUMMARY};
-use ferriband_transport::direct::{Advance, Consumer, Handled, Response, Sender, Words};
+use ferriband_transport::direct::{Consumer, Handled, Response, Sender, Words};
 
-use crate::cq::Catch;
 use crate::lock;
-use crate::peer::{Channel, Inbound, Outbound, PeerLink};
+use crate::objects::cq::Catch;
+use crate::process::peer::{Channel, Inbound, Outbound, PeerLink};
 use crate::progress::{Engine, rest, yielding};
 use crate::qp::{Outcome, Qp};
 
@@ -669,14 +669,5 @@ impl Engine {
         }
         // whoever is blocked on the channel finds it dead now
         self.wake_senders();
-    }
-}
-
-/// What became of driving a queue pair, as the engine needs it.
-pub(crate) fn after(engine: &Engine, qp: &Arc<Qp>, advance: Advance) {
-    match advance {
-        Advance::Idle => {}
-        Advance::Again | Advance::Blocked => engine.schedule(qp),
-        Advance::Until(at) => engine.set_timer(qp, at.0),
     }
 }

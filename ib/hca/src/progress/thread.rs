@@ -15,8 +15,8 @@ use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP};
 
 use crate::base::error::Error;
 use crate::base::thread::{block_signals, restore_signals};
-use crate::cq::Catch;
 use crate::lock;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
 use crate::progress::rest;
 use crate::progress::round::ON_THREAD;
@@ -434,7 +434,7 @@ impl Engine {
             if let Some(link) = local
                 .fabric
                 .as_ref()
-                .and_then(crate::device::fabric::Wire::link)
+                .and_then(crate::wire::native::fabric::Wire::link)
             {
                 // one that is gone is not waited for: its end is seen when it is read
                 let _ = match wanted {

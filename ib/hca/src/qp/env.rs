@@ -13,11 +13,12 @@ use ferriband_transport::env::{
 use ferriband_transport::types::{Access, Sge};
 use ferriband_wire::{PKey, RKey};
 
+use crate::lock;
+use crate::objects::srq::Srq;
+use crate::process::keys;
 use crate::progress::Engine;
 use crate::qp::Qp;
-use crate::srq::Srq;
 use crate::wire::direct::app::app;
-use crate::{keys, lock};
 
 /// The surroundings of a queue pair.
 pub(crate) struct PacketEnv<'a> {

@@ -6,8 +6,8 @@ use ferriband_transport::direct::layout::QpEntry;
 use ferriband_transport::direct::{AtomicOp, BindRequest, Fault, Host, RemoteSpan};
 use ferriband_transport::types::{Access, Sge};
 
-use crate::keys;
-use crate::peer::PeerLink;
+use crate::process::keys;
+use crate::process::peer::PeerLink;
 use crate::progress::Engine;
 use crate::wire::direct::app::{CHUNK_BYTES, app};
 

@@ -357,7 +357,7 @@ impl Qp {
         why: Turn,
         catch: &mut Catch<'_>,
     ) -> bool {
-        let now = Engine::now();
+        let now = ferriband_memory::wait::now();
         side.stirred = false;
         if side.machine.is_unheard()
             && let Some(path) = &side.path

@@ -224,8 +224,10 @@ impl Qp {
         let mut send = lock(&self.send);
         // a record that was pushed while the peer's death was being noticed has nobody left to answer it
         if send.sender.awaits_answers() && send.sender.link().is_some_and(Link::dead) {
-            send.sender
-                .peer_died(Engine::now(), &mut self.sink(&mut Catch::nobody()));
+            send.sender.peer_died(
+                ferriband_memory::wait::now(),
+                &mut self.sink(&mut Catch::nobody()),
+            );
         }
         self.advance(engine, &mut send, long)
     }
@@ -241,7 +243,7 @@ impl Qp {
         );
         let moved = send.sender.outstanding() != before;
         if advance != direct::Advance::Idle {
-            crate::progress::after(engine, self, advance);
+            after(engine, self, advance);
             if !long {
                 engine.kick(advance == direct::Advance::Again);
             }
@@ -305,8 +307,10 @@ impl Qp {
 
     pub(crate) fn peer_died(self: &Arc<Self>, engine: &Engine) {
         let mut send = lock(&self.send);
-        send.sender
-            .peer_died(Engine::now(), &mut self.sink(&mut Catch::nobody()));
+        send.sender.peer_died(
+            ferriband_memory::wait::now(),
+            &mut self.sink(&mut Catch::nobody()),
+        );
         self.check_send_state(&send);
         drop(send);
         engine.schedule(self);
@@ -316,4 +320,13 @@ impl Qp {
 fn app() -> AppMemory {
     // SAFETY: used only for the ranges of inline data that the program hands in with the call being served.
     unsafe { AppMemory::assume_registered() }
+}
+
+/// What became of driving a queue pair, as the engine needs it.
+fn after(engine: &Engine, qp: &Arc<Qp>, advance: direct::Advance) {
+    match advance {
+        direct::Advance::Idle => {}
+        direct::Advance::Again | direct::Advance::Blocked => engine.schedule(qp),
+        direct::Advance::Until(at) => engine.set_timer(qp, at.0),
+    }
 }

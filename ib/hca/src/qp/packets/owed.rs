@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::{Qp, Turn};
-use crate::cq::Catch;
 use crate::lock;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
 
 impl Qp {

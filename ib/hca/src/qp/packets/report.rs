@@ -104,7 +104,7 @@ fn ago_ms(now: u64, then: Instant) -> f64 {
 }
 
 fn progress(side: &PacketSide, attr: &QpAttr) -> Progress {
-    let now = Engine::now().0;
+    let now = ferriband_memory::wait::now().0;
     let diagnosis = side.machine.diagnosis();
     let una = diagnosis.una;
     Progress {

@@ -11,9 +11,10 @@ use ferriband_transport::types::AddressVector;
 use ferriband_wire::{Gid, Grh, Lid, Lrh, NativeHeaders, Sl, Vl};
 
 use super::meta::NativeMeta;
-use super::port::{LocalPort, owner_of_packets};
+use super::port::LocalPort;
 use crate::base::error::Error;
 use crate::device::Device;
+use crate::process::numbers::owner_of_packets;
 
 /// Who gets the packets of a path.
 #[derive(Clone, Copy, Debug)]

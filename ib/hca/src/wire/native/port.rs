@@ -12,17 +12,17 @@ use std::sync::{Arc, Mutex};
 
 use ferriband_memory::Segment;
 use ferriband_memory::host::{
-    HAND_OVER_BODY, HAND_OVER_HEAD, HandOver, Host, HostError, ProcessRef, Registry,
+    HAND_OVER_BODY, HAND_OVER_HEAD, HandOver, Host, HostError, ProcessRef,
 };
 use ferriband_memory::wait::EventFd;
 use ferriband_transport::direct::layout::PROC_ASLEEP;
-use ferriband_wire::{Lid, Qpn};
+use ferriband_wire::Lid;
 
+use super::fabric::Wire;
 use super::meta::NativeMeta;
 use crate::base::error::Error;
-use crate::device::fabric::Wire;
 use crate::lock;
-use crate::progress::Engine;
+use crate::process::numbers::owner_of_packets;
 use crate::wire::packets::arrived::destination;
 
 /// Bytes and messages that a process keeps before it handles them.
@@ -241,9 +241,9 @@ impl LocalPort {
         if self.stuck.load(Ordering::Relaxed) & stuck_bit(to) != 0 {
             return Ok(false);
         }
-        let until = Engine::now().0 + ROOM_WAIT_NS;
+        let until = ferriband_memory::wait::now().0 + ROOM_WAIT_NS;
         let mut yields = 0;
-        while Engine::now().0 < until {
+        while ferriband_memory::wait::now().0 < until {
             self.make_room();
             let sent = if yields < ROOM_YIELDS {
                 yields += 1;
@@ -276,12 +276,4 @@ impl LocalPort {
 
 fn stuck_bit(process: ProcessRef) -> u64 {
     1 << (process.slot % u64::BITS)
-}
-
-/// The process that takes the packets for a number: its owner, of an XRC target the process that made it.
-pub(crate) fn owner_of_packets(registry: &Registry, qpn: u32) -> Option<ProcessRef> {
-    let target = || registry.xrc_tgt_find(Qpn(qpn));
-    registry
-        .owner_of_qpn(Qpn(qpn))
-        .or_else(|| target().map(|target| target.creator()))
 }

@@ -14,8 +14,8 @@ use ferriband_wire::{Gid, NativeHeaders, NextHeader, Packet, VCRC_LEN};
 use super::meta::NativeMeta;
 use super::path::address;
 use crate::cm::arrive::{Patience, take_far_mad, take_mad};
-use crate::cq::Catch;
 use crate::device::counters::PortCounts;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
 use crate::qp::Qp;
 use crate::wire::packets::arrived::{MULTICAST_QPN, destination};
@@ -51,7 +51,7 @@ impl Batch {
             port.add(Counter::WrongSource, 1);
             return Fate::Refused;
         }
-        let now = Engine::now();
+        let now = ferriband_memory::wait::now();
         let segment = usize::from(meta.segment.max(1));
         let (mut rest, mut packets) = (bytes, 0);
         let mut fate = Fate::Malformed;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrayvec::ArrayVec;
 use ferriband_wire::RunIcrc;
 
-use crate::cq::Catch;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
 use crate::qp::Qp;
 

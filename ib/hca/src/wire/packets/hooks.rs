@@ -23,12 +23,13 @@ use super::arrived::{Arrived, destination};
 use super::path::{Carrier, ICRC_BYTES, TxPath};
 use super::{GSI, Roce, handling};
 use crate::cm::arrive::is_anothers;
-use crate::cq::Catch;
 use crate::device;
 use crate::lock;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
-use crate::progress::admin::RULE_OWNER_WORD;
 
+/// Word of a rule that says whose it is, if it is not everybody's: [`ferriband_memory::host::ProcessRef::to_word`].
+pub(crate) const RULE_OWNER_WORD: usize = 10;
 /// Tools that may listen in at the same time.
 const MOST_TAPS: usize = 8;
 /// Packets that faults may hold back at the same time; those beyond go on at once.
@@ -394,7 +395,7 @@ impl Hooks {
             return false;
         }
         state.held.push(Held {
-            due: Engine::now().0 + u64::from(verdict.delay_us) * 1000,
+            due: ferriband_memory::wait::now().0 + u64::from(verdict.delay_us) * 1000,
             fate: match verdict.action {
                 Action::Reorder => Fate::Reordered,
                 _ => Fate::Delayed,
@@ -430,7 +431,7 @@ impl Hooks {
     /// Lets go of what has waited long enough. Hold nothing.
     #[cold]
     pub fn fire(&self, engine: &Engine, roce: &Roce) {
-        let now = Engine::now().0;
+        let now = ferriband_memory::wait::now().0;
         let mut state = lock(&self.state);
         let mut due: Vec<Held> = state.held.extract_if(.., |held| held.due <= now).collect();
         self.set_deadline(&state);
@@ -456,7 +457,7 @@ impl Hooks {
     /// Reads rules, ports and tools again if they have changed.
     fn refresh(&self, state: &mut State) {
         let hooks = self.lookout.hooks();
-        let late = state.retry_at != 0 && Engine::now().0 >= state.retry_at;
+        let late = state.retry_at != 0 && ferriband_memory::wait::now().0 >= state.retry_at;
         if state.read == Some(hooks.epoch()) && !late {
             return;
         }
@@ -504,7 +505,7 @@ impl Hooks {
                     self.waker.signal(1);
                 }
                 Err(HostError::Gone { .. }) => {}
-                Err(_) => state.retry_at = Engine::now().0 + RETRY_NS,
+                Err(_) => state.retry_at = ferriband_memory::wait::now().0 + RETRY_NS,
             }
         }
         if state.taps.is_empty() && state.retry_at == 0 {
@@ -581,7 +582,7 @@ impl State {
             Way::In(Arrived::Roce(meta)) => meta,
         };
         let (address, came_by) = (meta.destination, meta.ifindex);
-        let now = Engine::now().0;
+        let now = ferriband_memory::wait::now().0;
         if let Some(last) = &self.last
             && (last.address, last.came_by) == (address, came_by)
             && now - last.found_at < FOUND_NS

@@ -27,9 +27,9 @@ use ferriband_wire::mad::{GSI_QKEY, MAD_LEN};
 use ferriband_wire::{Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, Qpn, ROCE_PORT};
 
 use crate::base::error::Error;
-use crate::cq::Catch;
 use crate::device::Device;
 use crate::device::counters::AllCounts;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
 use crate::qp::Qp;
 use crate::wire::native::port::{LocalPort, WINDOW_BYTES};
@@ -275,7 +275,10 @@ impl Roce {
 
     /// A packet for `owner` came here. If nothing has changed for a while, the steering is wrong.
     pub(in crate::wire) fn went_astray(&self, engine: &Engine) {
-        let (epoch, now) = (engine.registry.steering_epoch(), Engine::now().0);
+        let (epoch, now) = (
+            engine.registry.steering_epoch(),
+            ferriband_memory::wait::now().0,
+        );
         if self.epoch.swap(epoch, Relaxed) != epoch || self.epoch_at.load(Relaxed) == 0 {
             self.epoch_at.store(now, Relaxed);
         } else if now - self.epoch_at.load(Relaxed) > SETTLED.as_nanos() as u64
@@ -289,7 +292,9 @@ impl Roce {
 
     /// Handles what has arrived. True if anything had.
     pub(crate) fn round(&self, engine: &Engine, catch: &mut Catch<'_>) -> bool {
-        if self.hooks.deadline() != u64::MAX && self.hooks.deadline() <= Engine::now().0 {
+        if self.hooks.deadline() != u64::MAX
+            && self.hooks.deadline() <= ferriband_memory::wait::now().0
+        {
             self.hooks.fire(engine, self);
         }
         let Some(mut rx) = self.rx.try_lock() else {
@@ -335,7 +340,7 @@ impl Roce {
     /// for a core, its peers seem silent although their answers lie in its sockets. False if another thread is handling packets,
     /// which had better be asked again soon.
     pub(crate) fn catch_up(&self, engine: &Engine) -> bool {
-        let now = Engine::now().0;
+        let now = ferriband_memory::wait::now().0;
         let Some(mut rx) = self.rx.try_lock() else {
             return false;
         };

@@ -13,7 +13,7 @@ use ferriband_wire::capture::Fate;
 use super::Roce;
 use super::arrived::Arrived;
 use super::batch::Batch;
-use crate::cq::Catch;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
 use crate::wire::native::meta::NativeMeta;
 use crate::wire::native::port::LocalPort;
@@ -102,7 +102,7 @@ impl RxSide {
             batch.turn(engine, catch);
         }
         let wire = local.fabric.as_ref();
-        if wire.is_some_and(crate::device::fabric::Wire::has_new_pkeys) {
+        if wire.is_some_and(crate::wire::native::fabric::Wire::has_new_pkeys) {
             engine.tell_of_pkeys();
         }
         worked

@@ -17,7 +17,7 @@ use ferriband_transport::types::Instant;
 use super::alone::{Found, Look, Tell, Way};
 use super::join::SharedPort;
 use super::rx::{CE, Hands, Pace};
-use crate::cq::Catch;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
 use crate::wire::packets::rx::RxSide;
 use crate::wire::packets::{RECEIVE_BUFFER_BYTES, Roce};
@@ -241,7 +241,7 @@ impl RxSide {
 
     #[cold]
     fn close_silent(&mut self, engine: &Engine, roce: &Roce) {
-        let now = Engine::now();
+        let now = ferriband_memory::wait::now();
         if now.0 - self.flows.looked_at.0 < SILENT.as_nanos() as u64 {
             return;
         }

@@ -15,8 +15,8 @@ use ferriband_wire::{Bth, Opcode, Packet, RoceHeaders, RunIcrc};
 use super::head::{header_kind, headers_of, network_header, write_meta};
 use super::join::Probe;
 use crate::cm::arrive::{Patience, general_services};
-use crate::cq::Catch;
 use crate::device::counters::PortCounts;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
 use crate::qp::Qp;
 use crate::wire::packets::arrived::{Arrived, MULTICAST_QPN, destination};
@@ -146,7 +146,7 @@ impl Batch {
             port.add(Counter::RcvErrors, 1);
             return Fate::Malformed;
         };
-        let now = Engine::now();
+        let now = ferriband_memory::wait::now();
         // the sender's kernel counts the packets of a run
         let mut identification = self.likely.wrapping_sub(1);
         let (mut rest, mut packets, mut length) = (bytes, 0, 0);

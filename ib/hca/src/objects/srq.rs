@@ -8,8 +8,9 @@ use ferriband_transport::types::Sge;
 
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::context::{AsyncKind, Pd};
-use crate::cq::Cq;
+use crate::objects::context::Pd;
+use crate::objects::cq::Cq;
+use crate::objects::event::AsyncKind;
 use crate::{FastMutex, lock};
 
 /// How to create a shared receive queue.

@@ -8,53 +8,19 @@ use ferriband_admin::Counter;
 use ferriband_memory::host::PORT_STOPS;
 use ferriband_transport::types::{Access, AddressVector};
 
-use crate::ah::Ah;
 use crate::base::channel::EventQueue;
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::cq::{CompChannel, Cq, CqInit};
 use crate::device::counters;
 use crate::device::{self, Device, GidEntry, PortAttr};
-use crate::mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
+use crate::objects::ah::Ah;
+use crate::objects::cq::{CompChannel, Cq, CqInit};
+use crate::objects::event::{AsyncEvent, AsyncKind};
+use crate::objects::mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
+use crate::objects::srq::{Srq, SrqInit};
 use crate::progress::Engine;
 use crate::qp::{Qp, QpInit};
-use crate::srq::{Srq, SrqInit};
 use crate::xrc::{XrcFile, Xrcd};
-
-/// What happened to an object or a port (`ibv_event_type`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-#[allow(missing_docs)]
-pub enum AsyncKind {
-    CqErr = 0,
-    QpFatal = 1,
-    QpReqErr = 2,
-    QpAccessErr = 3,
-    CommEst = 4,
-    SqDrained = 5,
-    PathMig = 6,
-    PathMigErr = 7,
-    DeviceFatal = 8,
-    PortActive = 9,
-    PortErr = 10,
-    LidChange = 11,
-    PkeyChange = 12,
-    SmChange = 13,
-    SrqErr = 14,
-    SrqLimitReached = 15,
-    QpLastWqeReached = 16,
-    ClientReregister = 17,
-    GidChange = 18,
-}
-
-/// An asynchronous event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AsyncEvent {
-    /// What happened.
-    pub kind: AsyncKind,
-    /// Cookie of the object, or the port's number.
-    pub element: usize,
-}
 
 /// An open device.
 #[derive(Debug)]

@@ -255,7 +255,7 @@ impl Peer {
             wanted.push(map_id);
             if let Some(control) = lock(&self.control).as_ref() {
                 let mut message = [0; 8];
-                message[0] = crate::progress::MSG_MAP_REQUEST;
+                message[0] = crate::process::message::MSG_MAP_REQUEST;
                 message[4..].copy_from_slice(&map_id.to_le_bytes());
                 let _ = control.send(&message, &[]);
             }

@@ -17,8 +17,9 @@ use ferriband_transport::types::Access;
 
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::context::{Context, Pd};
 use crate::lock;
+use crate::objects::context::{Context, Pd};
+use crate::process::peers::MapSource;
 use crate::progress::Engine;
 
 /// How long a deregistration waits for a peer that stopped in the middle of an access.
@@ -561,17 +562,14 @@ impl Engine {
         if let Some(dm) = dm {
             let offset = addr - dm.segment.base_addr();
             return (
-                self.keep_mapping(crate::progress::MapSource::Segment(dm.segment.clone())),
+                self.keep_mapping(MapSource::Segment(dm.segment.clone())),
                 offset,
             );
         }
         match SharedMapping::detect(addr, length) {
             Some(found) => {
                 let offset = found.offset;
-                (
-                    self.keep_mapping(crate::progress::MapSource::File(found, length)),
-                    offset,
-                )
+                (self.keep_mapping(MapSource::File(found, length)), offset)
             }
             None => (0, 0),
         }

@@ -1,0 +1,10 @@
+//! A process as its peers see it: the channels to them, its keys, and what it tells them.
+//!
+//! Owns what all wires need of a process. Must not know objects of verbs or queue pairs.
+
+pub(crate) mod ends;
+pub mod keys;
+pub(crate) mod message;
+pub(crate) mod numbers;
+pub mod peer;
+pub(crate) mod peers;
