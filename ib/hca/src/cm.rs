@@ -281,7 +281,7 @@ impl Cm {
         drop(state);
         found.close_record(engine);
         if let Some(claim) = found.claim.take() {
-            engine.registry.service_release(claim);
+            engine.process.registry.service_release(claim);
             // a port that was only bound is nobody's to find
             if found.is_listening() {
                 engine.services_changed();

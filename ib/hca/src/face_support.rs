@@ -23,7 +23,7 @@ impl Pd {
     /// `NotFound` if no region of the domain has that key and covers the range; `Permission` if one does without the
     /// right.
     pub fn check_range(&self, sge: &Sge, writes: bool) -> Result<(), Error> {
-        let own = &self.ctx.engine.own;
+        let own = &self.ctx.engine.process.own;
         if keys::local(own, self.id, sge, Access::empty()).is_none() {
             return Err(Error::NotFound(
                 "no region of the protection domain covers the range under this key",

@@ -12,6 +12,8 @@ pub(crate) mod packets;
 mod receive;
 mod report;
 mod send;
+pub(crate) mod table;
+pub(crate) mod wires;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -4,6 +4,8 @@
 //! the process that owns the shared receive queue they name: that process takes the state from the registry, executes,
 //! and puts the sequence number back. The initiator never has requests under way to two processes at once.
 
+pub(crate) mod targets;
+
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -60,7 +62,7 @@ pub enum XrcFile {
 
 impl Xrcd {
     pub(crate) fn open(ctx: &Arc<Context>, file: XrcFile) -> Result<Arc<Self>, Error> {
-        let registry = &ctx.engine.registry;
+        let registry = &ctx.engine.process.registry;
         let domain = match file {
             XrcFile::Private => registry.xrc_domain_private()?,
             XrcFile::Of(device, inode, how) => registry.xrc_domain_open(device, inode, how)?,
@@ -78,6 +80,7 @@ impl Xrcd {
         Ok(self
             .ctx
             .engine
+            .process
             .registry
             .xrc_srq_claim(&self.domain, [u64::from(pd), 0])?)
     }
@@ -87,6 +90,7 @@ impl Xrcd {
         let mut srqs = self
             .ctx
             .engine
+            .targets
             .srqs
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -96,8 +100,9 @@ impl Xrcd {
     pub(crate) fn remove_srq(&self, number: u32) {
         self.users.fetch_sub(1, Ordering::AcqRel);
         let engine = &self.ctx.engine;
-        engine.registry.xrc_srq_free(number);
+        engine.process.registry.xrc_srq_free(number);
         engine
+            .targets
             .srqs
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -107,7 +112,7 @@ impl Xrcd {
     /// A new target queue pair of the domain.
     pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
         self.ctx.engine.check_alive()?;
-        let registry = &self.ctx.engine.registry;
+        let registry = &self.ctx.engine.process.registry;
         let claimed = registry.xrc_tgt_claim(&self.domain)?;
         registry.xrc_tgt_store(&claimed, WORD_HANDLES, 1);
         let target = registry.xrc_tgt_publish(claimed)?;
@@ -121,7 +126,7 @@ impl Xrcd {
     pub fn open_qp(self: &Arc<Self>, qpn: u32) -> Result<Arc<Qp>, Error> {
         let engine = &self.ctx.engine;
         engine.check_alive()?;
-        let registry = &engine.registry;
+        let registry = &engine.process.registry;
         let target = registry
             .xrc_tgt_find(Qpn(qpn))
             .filter(|target| target.domain == self.domain.id)
@@ -165,16 +170,21 @@ impl Xrcd {
             return Err(Error::Busy("queues belong to the XRC domain"));
         }
         self.ctx.engine.stop_carrying_domain(self);
-        self.ctx.engine.registry.xrc_domain_close(self.domain);
+        self.ctx
+            .engine
+            .process
+            .registry
+            .xrc_domain_close(self.domain);
         Ok(())
     }
 }
 
 fn count_handles(engine: &Engine, target: &XrcTarget, by: i64) -> u64 {
-    let mut count = engine.registry.xrc_tgt_load(target, WORD_HANDLES);
+    let mut count = engine.process.registry.xrc_tgt_load(target, WORD_HANDLES);
     loop {
         let next = count.saturating_add_signed(by);
         match engine
+            .process
             .registry
             .xrc_tgt_cas(target, WORD_HANDLES, count, next)
         {
@@ -202,7 +212,7 @@ impl TargetProxy {
 
     /// RTR: requests of the peer are accepted from now on.
     pub(crate) fn accept(&self, engine: &Engine, attr: &QpAttr, peer_slot: u32) {
-        let registry = &engine.registry;
+        let registry = &engine.process.registry;
         let peer = u64::from(attr.dest_qpn.0) | u64::from(peer_slot) << 32;
         registry.xrc_tgt_store(&self.target, WORD_PEER, peer);
         registry.xrc_tgt_store(
@@ -218,18 +228,22 @@ impl TargetProxy {
         let word =
             STATE_RECEIVES | u64::from(attr.min_rnr_timer) << 32 | u64::from(attr.access.bits());
         engine
+            .process
             .registry
             .xrc_tgt_store(&self.target, WORD_STATE, word);
     }
 
     /// RESET: the next connection may take another wire.
     pub(crate) fn forget_wire(&self, engine: &Engine) {
-        engine.registry.xrc_tgt_store(&self.target, WORD_WIRE, 0);
+        engine
+            .process
+            .registry
+            .xrc_tgt_store(&self.target, WORD_WIRE, 0);
     }
 
     /// RESET and ERR: requests are no longer accepted.
     pub(crate) fn refuse(&self, engine: &Engine, failed: bool) {
-        engine.registry.xrc_tgt_store(
+        engine.process.registry.xrc_tgt_store(
             &self.target,
             WORD_STATE,
             if failed { STATE_FAILED } else { 0 },
@@ -238,27 +252,32 @@ impl TargetProxy {
 
     /// True once a request has taken the target to the error state.
     pub(crate) fn has_failed(&self, engine: &Engine) -> bool {
-        engine.registry.xrc_tgt_load(&self.target, WORD_STATE) & STATE_FAILED != 0
+        engine
+            .process
+            .registry
+            .xrc_tgt_load(&self.target, WORD_STATE)
+            & STATE_FAILED
+            != 0
     }
 
     /// A handle goes; the target goes with the last one.
     pub(crate) fn release(&self, engine: &Engine) {
         if count_handles(engine, &self.target, -1) == 0 {
             self.refuse(engine, false);
-            engine.registry.xrc_tgt_free(self.target);
-            lock(&engine.xrc_targets).remove(&self.qpn());
+            engine.process.registry.xrc_tgt_free(self.target);
+            lock(&engine.targets.known).remove(&self.qpn());
             engine.drop_carried(|qp| qp.qpn == self.qpn());
         }
     }
 
     /// True if this process made it: then its packets are steered here.
     pub(crate) fn was_made_here(&self, engine: &Engine) -> bool {
-        self.target.creator() == engine.registry.me()
+        self.target.creator() == engine.process.registry.me()
     }
 
     /// True while it takes requests, whoever has a say in that.
     pub(crate) fn accepts(&self, engine: &Engine) -> bool {
-        let registry = &engine.registry;
+        let registry = &engine.process.registry;
         registry.xrc_tgt_is_current(&self.target)
             && registry.xrc_tgt_load(&self.target, WORD_STATE) & STATE_RECEIVES != 0
     }
@@ -294,7 +313,7 @@ impl TargetProxy {
 
     /// Takes the state from the registry. None if the target does not accept.
     fn load(&self, engine: &Engine, recv: &mut Receiver) -> Option<()> {
-        let registry = &engine.registry;
+        let registry = &engine.process.registry;
         let state = registry.xrc_tgt_load(&self.target, WORD_STATE);
         if state & STATE_RECEIVES == 0 || !registry.xrc_tgt_is_current(&self.target) {
             return None;
@@ -313,7 +332,7 @@ impl TargetProxy {
 
     fn store(&self, engine: &Engine, recv: &Receiver) {
         let fresh = if recv.fresh { SEQUENCE_FRESH } else { 0 };
-        engine.registry.xrc_tgt_store(
+        engine.process.registry.xrc_tgt_store(
             &self.target,
             WORD_SEQUENCE,
             u64::from(recv.expected) | fresh,
@@ -329,13 +348,13 @@ fn srq_number(record: &Record) -> u32 {
 impl Engine {
     /// What this process knows of a target, if the registry has it.
     pub(crate) fn xrc_target(&self, qpn: u32) -> Option<Arc<TargetProxy>> {
-        let mut targets = lock(&self.xrc_targets);
+        let mut targets = lock(&self.targets.known);
         if let Some(proxy) = targets.get(&qpn)
-            && self.registry.xrc_tgt_is_current(&proxy.target)
+            && self.process.registry.xrc_tgt_is_current(&proxy.target)
         {
             return Some(proxy.clone());
         }
-        let target = self.registry.xrc_tgt_find(Qpn(qpn))?;
+        let target = self.process.registry.xrc_tgt_find(Qpn(qpn))?;
         let proxy = Arc::new(TargetProxy {
             target,
             recv: Mutex::new(Receiver::new(
@@ -355,12 +374,12 @@ impl Engine {
     /// From now on packets for this handle's target are executed by its machine. They are steered here, for this process made the
     /// target; the machine stays until the target ends or this process leaves the domain.
     pub(crate) fn carry(&self, qp: &Arc<Qp>) {
-        let before = lock(&self.xrc_carried).insert(qp.qpn, qp.clone());
+        let before = lock(&self.table.carried).insert(qp.qpn, qp.clone());
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, qp)) {
             before.end_packets();
         }
-        self.qps_version.fetch_add(1, Ordering::AcqRel);
-        if let Some(roce) = self.roce.get() {
+        self.table.version.fetch_add(1, Ordering::AcqRel);
+        if let Some(roce) = self.wires.roce.get() {
             roce.steer(self);
         }
     }
@@ -381,7 +400,7 @@ impl Engine {
 
     fn drop_carried(&self, which: impl Fn(&Arc<Qp>) -> bool) {
         let mut dropped = Vec::new();
-        lock(&self.xrc_carried).retain(|_, qp| {
+        lock(&self.table.carried).retain(|_, qp| {
             let goes = which(qp);
             if goes {
                 dropped.push(qp.clone());
@@ -389,7 +408,7 @@ impl Engine {
             !goes
         });
         if !dropped.is_empty() {
-            self.qps_version.fetch_add(1, Ordering::AcqRel);
+            self.table.version.fetch_add(1, Ordering::AcqRel);
         }
         for qp in dropped {
             qp.end_packets();
@@ -400,7 +419,7 @@ impl Engine {
     /// receive queues of the process that made the target: while others have its domain open the wire is the direct one. Settled by whichever
     /// end asks first, for both.
     pub(crate) fn xrc_takes_packets(&self, qpn: Qpn) -> bool {
-        let registry = &self.registry;
+        let registry = &self.process.registry;
         let Some(target) = registry.xrc_tgt_find(qpn) else {
             return true;
         };
@@ -413,12 +432,12 @@ impl Engine {
     /// The queue pair of this process that takes the packets for a number.
     pub(crate) fn qp_of_packets(&self, qpn: u32) -> Option<Arc<Qp>> {
         self.qp_by_number(qpn)
-            .or_else(|| lock(&self.xrc_carried).get(&qpn).cloned())
+            .or_else(|| lock(&self.table.carried).get(&qpn).cloned())
     }
 
     /// The process that takes the packets for a number.
     pub(crate) fn owner_of_packets(&self, qpn: u32) -> Option<ProcessRef> {
-        crate::process::numbers::owner_of_packets(&self.registry, qpn)
+        crate::process::numbers::owner_of_packets(&self.process.registry, qpn)
     }
 
     /// Executes a record for a target queue pair.
@@ -434,6 +453,7 @@ impl Engine {
             return refuse(Response::NotReady);
         };
         let srqs = self
+            .targets
             .srqs
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner);

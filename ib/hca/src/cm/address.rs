@@ -203,7 +203,7 @@ impl Cm {
                 })
                 .map_err(refused)?;
             if let Some(claim) = found.claim {
-                match engine.registry.service_listen(claim) {
+                match engine.process.registry.service_listen(claim) {
                     Ok(listening) => found.claim = Some(listening),
                     Err(error) => {
                         let _ = machine.unlisten(ferriband_memory::wait::now(), UserId(id.into()));
@@ -300,7 +300,7 @@ fn bind(engine: &Engine, id: &mut Id, address: &CmAddress) -> Result<(), Error> 
         None => route::service_gid(at.ip()),
     };
     let claim = |port: u16| {
-        engine.registry.service_claim(&Service {
+        engine.process.registry.service_claim(&Service {
             id: ServiceId::from_port(id.space, port).0,
             gid: service_gid,
             flags: id.flags & !SERVICE_LISTENS,

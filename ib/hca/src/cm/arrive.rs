@@ -143,7 +143,7 @@ pub(crate) fn is_anothers(engine: &Engine, meta: &RxMeta, datagram: &[u8]) -> bo
         }
         Some(qpn) => {
             let owner = engine.owner_of_packets(qpn);
-            owner.is_some_and(|owner| owner != engine.registry.me())
+            owner.is_some_and(|owner| owner != engine.process.registry.me())
         }
         None => false,
     }

@@ -84,6 +84,7 @@ pub(super) fn route_to(
     if here() {
         let listener =
             engine
+                .process
                 .registry
                 .service_find_of(service.0, &route::gid_at(address), |owner| !gone.has(owner));
         return listener.map_or(NOBODY, |entry| Route::Host {
@@ -112,14 +113,16 @@ impl Cm {
             while let Some(route) = state.machine.poll_transmit(&mut mad) {
                 match route {
                     NOBODY => {}
-                    Route::Host { slot } if slot == engine.slot => state.local.push_back(mad),
+                    Route::Host { slot } if slot == engine.process.slot => {
+                        state.local.push_back(mad)
+                    }
                     Route::Host { slot } => {
                         let shown = engine.wants_mads_in_packets() && state.is_native(slot, &mad);
                         if !(shown && engine.send_mad_in_packet(slot, &mad)) {
                             // what is lost is asked for again
                             let _ = engine.hand_to(slot, &mad_head(), &mad);
                         }
-                        if engine.registry.member_in(slot).is_none() {
+                        if engine.process.registry.member_in(slot).is_none() {
                             // it ended since the route was chosen, and nobody is left whose end could be told
                             state.lose_process(slot);
                         }
@@ -138,7 +141,9 @@ impl Cm {
                 break;
             };
             let input = Input::Mad {
-                from: Route::Host { slot: engine.slot },
+                from: Route::Host {
+                    slot: engine.process.slot,
+                },
                 to: None,
                 mad: &own,
             };
@@ -155,7 +160,7 @@ impl Cm {
         // held over the store: who puts something in brings the deadline forward under the same lock
         let outbox = lock(&self.outbox);
         let deadline = machine.min(outbox.due()).min(state.unheard.due());
-        let before = engine.cm_deadline.swap(deadline, Ordering::AcqRel);
+        let before = engine.agenda.cm_deadline.swap(deadline, Ordering::AcqRel);
         drop(outbox);
         if deadline < before {
             engine.kick(false);
@@ -233,7 +238,7 @@ impl Cm {
         let mut state = lock(&self.state);
         let first = state.gone.note(process);
         // Told again of what was asked of the dead while the registry still listed it; unless the slot is another's by now.
-        let successor = engine.registry.member_in(process.slot);
+        let successor = engine.process.registry.member_in(process.slot);
         if first || successor.is_none_or(|member| member.process == process) {
             state.lose_process(process.slot);
         }
@@ -320,7 +325,7 @@ impl State {
     /// Own requests that nobody listened to: those whose service somebody has now go there, others wait on, or hear that nobody has.
     /// Gives the packets that wait, for which nothing must be held.
     fn look_for_listeners(&mut self, engine: &Engine, now: u64) -> Waiting<Packet> {
-        let epoch = engine.registry.service_epoch();
+        let epoch = engine.process.registry.service_epoch();
         let (asked, packets) = self.unheard.take(now, epoch);
         for (until, number) in asked {
             let Some(id) = self.ids.get(&number) else {
@@ -344,7 +349,9 @@ impl State {
                     continue;
                 }
                 // this process's own machine says that nobody listens
-                NOBODY => Route::Host { slot: engine.slot },
+                NOBODY => Route::Host {
+                    slot: engine.process.slot,
+                },
                 somebody => somebody,
             };
             self.machine.redirect(comm, route);
@@ -394,7 +401,7 @@ fn mad_head() -> [u8; HAND_OVER_HEAD] {
 impl Engine {
     /// True if messages between processes of this host shall be seen.
     fn wants_mads_in_packets(&self) -> bool {
-        crate::device::wanted::forced(false) || self.registry.hooks().any(HOOK_PACKETS)
+        crate::device::wanted::forced(false) || self.process.registry.hooks().any(HOOK_PACKETS)
     }
 
     /// The InfiniBand port takes packets from now on, if messages shall be seen and there is one.
@@ -426,14 +433,14 @@ impl Engine {
             // where that cannot be asked, two answers are better than none
             local.is_some_and(|local| is_open(local).unwrap_or(false))
         };
-        let me = self.registry.me();
-        let mut before = self.registry.members().into_iter();
+        let me = self.process.registry.me();
+        let mut before = self.process.registry.members().into_iter();
         !before.any(|member| member.process.slot < me.slot && takes(member.process))
     }
 
     /// Sends a message to another process as a packet of the InfiniBand port. False if it is not taken there.
     fn send_mad_in_packet(&self, slot: u32, mad: &[u8; MAD_LEN]) -> bool {
-        let member = self.registry.member_in(slot);
+        let member = self.process.registry.member_in(slot);
         let Some((device, member)) = native_device().zip(member) else {
             return false;
         };
@@ -455,12 +462,12 @@ impl Engine {
         let mut outbox = lock(&self.cm().outbox);
         let handed = outbox.hand(self, slot, head, body);
         let due = outbox.due();
-        let before = self.cm_deadline.fetch_min(due, Ordering::AcqRel);
+        let before = self.agenda.cm_deadline.fetch_min(due, Ordering::AcqRel);
         drop(outbox);
         if due < before {
             self.kick(false);
         }
-        if let Some(member) = self.registry.member_in(slot) {
+        if let Some(member) = self.process.registry.member_in(slot) {
             // whoever is talked to may end without a word
             self.watch_life(member.process);
         }
@@ -478,7 +485,7 @@ impl Engine {
             };
             let (head, body) = room[..came.length].split_at(HAND_OVER_HEAD);
             if head[0] != HEAD_MAD {
-                if let Some(roce) = self.roce.get() {
+                if let Some(roce) = self.wires.roce.get() {
                     roce.handed(self, head, body);
                 }
                 continue;

@@ -124,7 +124,11 @@ fn post(
     head: &[u8; HAND_OVER_HEAD],
     body: &[u8],
 ) -> Result<(), Refused> {
-    let member = engine.registry.member_in(slot).ok_or(Refused::Gone)?;
+    let member = engine
+        .process
+        .registry
+        .member_in(slot)
+        .ok_or(Refused::Gone)?;
     let own = engine.post_box().map_err(|_| Refused::Unsent)?;
     own.send(member.process, head, body)
         .map_err(|error| match error {

@@ -28,7 +28,7 @@ pub(crate) enum Owner {
 /// service. Who has not joined that port neither gets such messages nor answers them.
 pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD_LEN]) -> Owner {
     owner_among(engine, to, mad, |process| {
-        engine.registry.steering_of(process).is_some()
+        engine.process.registry.steering_of(process).is_some()
     })
 }
 
@@ -48,19 +48,23 @@ fn owner_among(
         _ => None,
     };
     let slot = match service {
-        Some(service) => match engine.registry.service_find_of(service.0, to, takes) {
+        Some(service) => match engine
+            .process
+            .registry
+            .service_find_of(service.0, to, takes)
+        {
             Some(entry) => entry.process.slot,
             None => return Owner::Unheard,
         },
         None => {
             let slot = Machine::slot_of(recipient(&parsed.message));
-            match engine.registry.member_in(slot) {
+            match engine.process.registry.member_in(slot) {
                 Some(member) if takes(member.process) => slot,
                 _ => return Owner::Nobody,
             }
         }
     };
-    if slot == engine.slot {
+    if slot == engine.process.slot {
         Owner::Here
     } else {
         Owner::Other(slot)

@@ -95,9 +95,9 @@ impl Id {
             return;
         };
         // a full table costs the peer the news of our death, nothing else
-        self.record = engine.registry.connection_open(&words).ok();
+        self.record = engine.process.registry.connection_open(&words).ok();
         // with packets forced the other end may be a process of this host
-        if let Some(owner) = engine.registry.owner_of_qpn(connection.remote_qpn)
+        if let Some(owner) = engine.process.registry.owner_of_qpn(connection.remote_qpn)
             && route::place_of_gid(&self.dgid, Lid(0)).is_some()
         {
             engine.watch_life(owner);
@@ -107,7 +107,7 @@ impl Id {
     /// The connection has ended in order.
     pub(super) fn close_record(&mut self, engine: &Engine) {
         if let Some(record) = self.record.take() {
-            engine.registry.connection_close(record);
+            engine.process.registry.connection_close(record);
         }
     }
 }
@@ -116,7 +116,7 @@ impl Cm {
     /// Takes leave for the processes of this host that could not.
     pub(crate) fn speak_for_the_dead(engine: &Engine) {
         for _ in 0..MOST_INHERITED {
-            let Some(dead) = engine.registry.connection_inherit() else {
+            let Some(dead) = engine.process.registry.connection_inherit() else {
                 return;
             };
             let Some((to, sgid, mad)) = last_word(&dead) else {

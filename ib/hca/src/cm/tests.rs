@@ -77,7 +77,9 @@ fn a_request_of_sdp_without_a_hello_is_refused_unheard() {
     let requests = [data.into(), ancient.into(), annex, hello];
     for (number, private_data) in (1..).zip(requests) {
         let mad = request(&engine, number, port, private_data);
-        let from = Route::Host { slot: engine.slot };
+        let from = Route::Host {
+            slot: engine.process.slot,
+        };
         cm.message(&engine, from, None, &mad);
     }
     let told = there.events.drain(|_| true);

@@ -92,7 +92,11 @@ impl Context {
         }
         self.device.check_known()?;
         let mut port = self.device.port();
-        let word = self.engine.registry.port_word(self.device.info.ifindex);
+        let word = self
+            .engine
+            .process
+            .registry
+            .port_word(self.device.info.ifindex);
         port.active &= word & PORT_STOPS == 0;
         Ok(port)
     }
@@ -126,7 +130,7 @@ impl Context {
     /// The port's counters, by their places in [`Counter::ALL`]: sums over all processes of this host and user.
     pub fn port_counters(&self) -> [u64; Counter::COUNT] {
         self.engine.publish_counters();
-        counters::sums(&self.engine.registry, self.device.info.ifindex)
+        counters::sums(&self.engine.process.registry, self.device.info.ifindex)
     }
 
     /// The descriptor of asynchronous events.

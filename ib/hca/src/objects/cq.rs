@@ -208,7 +208,7 @@ pub struct Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        self.ctx.engine.queues.fetch_sub(1, Ordering::Relaxed);
+        self.ctx.engine.polls.queues.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -242,7 +242,7 @@ impl Cq {
         if let Some(channel) = &init.channel {
             channel.users.fetch_add(1, Ordering::AcqRel);
         }
-        ctx.engine.queues.fetch_add(1, Ordering::Relaxed);
+        ctx.engine.polls.queues.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Cq {
             ctx,
             cookie: AtomicUsize::new(0),

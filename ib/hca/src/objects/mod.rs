@@ -8,4 +8,6 @@ pub mod context;
 pub mod cq;
 pub(crate) mod event;
 pub mod mr;
+pub(crate) mod owner;
+pub(crate) mod regions;
 pub mod srq;

@@ -163,7 +163,7 @@ impl Mr {
         let pd = self.pd();
         let engine = &pd.ctx.engine;
         engine.check_alive()?;
-        if lock(&engine.bound_regions).contains_key(&self.key()) {
+        if lock(&engine.regions.bound).contains_key(&self.key()) {
             return Err(Error::Busy("memory windows are bound to the region"));
         }
         engine.revoke_key(self.key())?;
@@ -190,7 +190,7 @@ impl Mr {
         let engine = &old_pd.ctx.engine;
         engine.check_alive()?;
         let key = self.key();
-        if lock(&engine.bound_regions).contains_key(&key) {
+        if lock(&engine.regions.bound).contains_key(&key) {
             return Err(Error::Busy("memory windows are bound to the region"));
         }
         let new_pd = pd.unwrap_or(&old_pd);
@@ -207,7 +207,7 @@ impl Mr {
         if self.dm.is_none() && (range.is_some() || access != old.access) {
             check_memory(&init)?;
         }
-        KeyEntry::revoke(&**engine.own, key_index(key));
+        KeyEntry::revoke(&**engine.process.own, key_index(key));
         engine.wait_for_marks(Revoked::Key(key))?;
         engine.forget_mapping(old.map_id);
         let extent = engine.publish_key(key, new_pd, &init, self.dm.as_deref());
@@ -256,7 +256,7 @@ impl Mw {
     pub(crate) fn allocate(pd: &Arc<Pd>, kind: MwKind) -> Result<Arc<Self>, Error> {
         let engine = &pd.ctx.engine;
         let first_key = engine.claim_key()?;
-        lock(&engine.windows).insert(
+        lock(&engine.regions.windows).insert(
             key_index(first_key) as u32,
             WindowState {
                 kind,
@@ -282,7 +282,7 @@ impl Mw {
         let engine = &self.pd.ctx.engine;
         engine.check_alive()?;
         let index = key_index(self.first_key) as u32;
-        let state = lock(&engine.windows).remove(&index);
+        let state = lock(&engine.regions.windows).remove(&index);
         let key = state.map_or(self.first_key, |state| {
             if state.bound == 0 {
                 self.first_key
@@ -291,7 +291,7 @@ impl Mw {
             }
         });
         if let Err(error) = engine.revoke_key(key) {
-            lock(&engine.windows).extend(state.map(|state| (index, state)));
+            lock(&engine.regions.windows).extend(state.map(|state| (index, state)));
             return Err(error);
         }
         if let Some(state) = state
@@ -375,7 +375,7 @@ impl Engine {
             only_qp: 0,
             window: false,
         };
-        entry.write(&**self.own, key_index(key));
+        entry.write(&**self.process.own, key_index(key));
         Extent {
             addr: init.addr,
             length: init.length,
@@ -385,26 +385,27 @@ impl Engine {
     }
 
     pub(crate) fn claim_key(&self) -> Result<u32, Error> {
-        lock(&self.keys).claim(&self.own)
+        lock(&self.regions.keys).claim(&self.process.own)
     }
 
     /// Revokes a key, waits until nobody uses it, and frees its slot.
     pub(crate) fn revoke_key(&self, key: u32) -> Result<(), Error> {
-        KeyEntry::revoke(&**self.own, key_index(key));
+        KeyEntry::revoke(&**self.process.own, key_index(key));
         self.wait_for_marks(Revoked::Key(key))?;
-        lock(&self.keys).release(key);
+        lock(&self.regions.keys).release(key);
         Ok(())
     }
 
     /// Waits until no access to what was revoked is in flight, here or in a peer.
     pub(crate) fn wait_for_marks(&self, what: Revoked) -> Result<(), Error> {
-        if let Some(roce) = self.roce.get() {
+        if let Some(roce) = self.wires.roce.get() {
             let mut qps = self
+                .table
                 .qps
                 .read()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .clone();
-            qps.extend(lock(&self.xrc_carried).values().cloned().map(Some));
+            qps.extend(lock(&self.table.carried).values().cloned().map(Some));
             roce.quiesce(&qps);
         }
         // records of peers are executed under the ring's consumer lock: having held it is having waited
@@ -415,7 +416,7 @@ impl Engine {
                 continue;
             };
             self.wait_for_records(channel);
-            while mark::in_flight(&**channel.table, self.slot, what)
+            while mark::in_flight(&**channel.table, self.process.slot, what)
                 && link.0.lives()
                 && !link.dead()
             {
@@ -434,19 +435,19 @@ impl Engine {
     /// Invalidates a type 2 window's key on behalf of a work request or a peer's SEND with invalidate.
     pub(crate) fn invalidate_window(&self, pd: u32, qpn: u32, rkey: u32) -> bool {
         let index = key_index(rkey) as u32;
-        let mut windows = lock(&self.windows);
+        let mut windows = lock(&self.regions.windows);
         let Some(state) = windows.get_mut(&index) else {
             return false;
         };
         let scoped =
-            KeyEntry::read(&**self.own, rkey).is_some_and(|entry| entry.only_qp == qpn + 1);
+            KeyEntry::read(&**self.process.own, rkey).is_some_and(|entry| entry.only_qp == qpn + 1);
         if state.kind != MwKind::Type2 || state.pd != pd || state.bound != rkey || !scoped {
             return false;
         }
         let region = std::mem::take(&mut state.region);
         state.bound = 0;
         drop(windows);
-        KeyEntry::revoke(&**self.own, index as usize);
+        KeyEntry::revoke(&**self.process.own, index as usize);
         self.release_region(region);
         // a stopped peer keeps its mark; the key is revoked all the same
         let _ = self.wait_for_marks(Revoked::Key(rkey));
@@ -456,7 +457,7 @@ impl Engine {
     /// Binds, rebinds or (length 0) unbinds a window.
     pub(crate) fn bind_window(&self, pd: u32, qpn: u32, bind: &BindRequest) -> bool {
         let index = bind.window;
-        let mut windows = lock(&self.windows);
+        let mut windows = lock(&self.regions.windows);
         let Some(mut state) = windows.get_mut(&index) else {
             return false;
         };
@@ -469,7 +470,7 @@ impl Engine {
         }
         let old = (state.bound, state.region);
         if bind.length > 0 {
-            let Some(region) = KeyEntry::read(&**self.own, bind.lkey) else {
+            let Some(region) = KeyEntry::read(&**self.process.own, bind.lkey) else {
                 return false;
             };
             let Some(offset) = region.offset_of(bind.addr, bind.length) else {
@@ -488,14 +489,14 @@ impl Engine {
             if old.0 != 0 {
                 // a peer in the middle of an access reads the old entry: it is not written over before the marks are clear. Not
                 // with the windows locked: a record that is being executed may want them.
-                KeyEntry::revoke(&**self.own, index as usize);
+                KeyEntry::revoke(&**self.process.own, index as usize);
                 (state.bound, state.region) = (0, 0);
                 drop(windows);
                 self.release_region(old.1);
                 if self.wait_for_marks(Revoked::Key(old.0)).is_err() {
                     return false;
                 }
-                windows = lock(&self.windows);
+                windows = lock(&self.regions.windows);
                 match windows.get_mut(&index) {
                     Some(found) if found.bound == 0 => state = found,
                     _ => return false,
@@ -522,12 +523,12 @@ impl Engine {
                 },
                 window: true,
             };
-            entry.write(&**self.own, index as usize);
+            entry.write(&**self.process.own, index as usize);
             state.bound = bind.rkey;
             state.region = bind.lkey;
             return true;
         } else {
-            KeyEntry::revoke(&**self.own, index as usize);
+            KeyEntry::revoke(&**self.process.own, index as usize);
             (state.bound, state.region) = (0, 0);
         }
         drop(windows);
@@ -539,11 +540,11 @@ impl Engine {
     }
 
     fn hold_region(&self, key: u32) {
-        *lock(&self.bound_regions).entry(key).or_insert(0) += 1;
+        *lock(&self.regions.bound).entry(key).or_insert(0) += 1;
     }
 
     pub(crate) fn release_region(&self, key: u32) {
-        let mut bound = lock(&self.bound_regions);
+        let mut bound = lock(&self.regions.bound);
         if let Some(count) = bound.get_mut(&key) {
             *count -= 1;
             if *count == 0 {

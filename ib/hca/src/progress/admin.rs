@@ -70,13 +70,13 @@ pub(super) fn bring_faults(host: &Host) {
 impl Engine {
     /// A context was opened.
     pub(crate) fn keep_context(&self, context: &Arc<Context>) {
-        let mut contexts = lock(&self.contexts);
+        let mut contexts = lock(&self.owners.contexts);
         contexts.retain(|other| other.strong_count() > 0);
         contexts.push(Arc::downgrade(context));
     }
 
     fn contexts_of(&self, ifindex: u32) -> Vec<Arc<Context>> {
-        let contexts = lock(&self.contexts);
+        let contexts = lock(&self.owners.contexts);
         contexts
             .iter()
             .filter_map(Weak::upgrade)
@@ -95,8 +95,9 @@ impl Engine {
 
     /// Tells programs of what has become of ports.
     fn look_at_ports(&self) {
-        let now = Ports::now(&self.registry);
-        let before = std::mem::replace(&mut *lock(&self.ports_seen), Ports(now.0.clone())).0;
+        let now = Ports::now(&self.process.registry);
+        let before =
+            std::mem::replace(&mut *lock(&self.progress.ports_seen), Ports(now.0.clone())).0;
         for (ifindex, word) in now.0 {
             let old = before.get(&ifindex).copied().unwrap_or(0);
             let changed = |from: u32, bits: u32| (old ^ word) >> from & ((1 << bits) - 1) != 0;
@@ -126,6 +127,7 @@ impl Engine {
     fn end_device(&self, context: &Arc<Context>) {
         context.fail();
         let qps = self
+            .table
             .qps
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -147,12 +149,13 @@ impl Engine {
     #[cold]
     pub(super) fn look_around(&self, control: &Control) {
         self.look_at_ports();
-        let wanted = self.registry.hooks().any(HOOK_PACKETS);
+        let wanted = self.process.registry.hooks().any(HOOK_PACKETS);
         if self.used_cm().is_some() {
             self.open_for_mads();
         }
         let (mut direct, mut packets) = (0u32, 0u32);
         let qps = self
+            .table
             .qps
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -183,11 +186,11 @@ impl Engine {
     /// True if a new queue pair shall take packets although a direct wire would do. Asked when one is created, so a tool that was
     /// killed is found out here at the latest.
     pub(crate) fn packets_wanted(&self) -> bool {
-        if !self.registry.hooks().any(HOOK_PACKETS) {
+        if !self.process.registry.hooks().any(HOOK_PACKETS) {
             return false;
         }
-        self.registry.settle_hooks();
-        self.registry.hooks().any(HOOK_PACKETS)
+        self.process.registry.settle_hooks();
+        self.process.registry.hooks().any(HOOK_PACKETS)
     }
 }
 

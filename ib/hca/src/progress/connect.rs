@@ -84,24 +84,11 @@ impl Greeting {
     }
 }
 
-/// The process's channel to itself, established from the start.
-pub(super) fn self_link(
-    slot: u32,
-    generation: u32,
-    own: &Arc<Segment>,
-    pair: Arc<Segment>,
-    bell: &Arc<EventFd>,
-) -> PeerLink {
-    let pid = std::process::id();
-    let peer = Peer::new(slot, slot, generation, pid);
-    peer.establish(own.clone(), pair, bell.clone(), None);
-    PeerLink(Arc::new(peer))
-}
-
 impl Engine {
     /// The channel to the process that owns a queue pair number; begun if there is none yet.
     pub(crate) fn link_to(&self, qpn: u32) -> Option<PeerLink> {
-        self.registry
+        self.process
+            .registry
             .owner_of_qpn(Qpn(qpn))
             .map(|owner| self.link_to_process(owner))
     }
@@ -109,17 +96,17 @@ impl Engine {
     /// Err if this process has too few descriptors left for a channel to the owner of a queue pair number. The channel is made by
     /// the progress thread, which could tell nobody of it, and requests would wait for descriptors.
     pub(crate) fn check_descriptors(&self, qpn: Qpn) -> Result<(), Error> {
-        let Some(owner) = self.registry.owner_of_qpn(qpn) else {
+        let Some(owner) = self.process.registry.owner_of_qpn(qpn) else {
             return Ok(());
         };
         let has_channel = |link: &PeerLink| {
             link.slot() == owner.slot && link.0.generation == owner.generation && link.ready()
         };
-        let is_own = owner.slot == self.slot && owner.generation == self.generation;
+        let is_own = owner.slot == self.process.slot && owner.generation == self.process.generation;
         if is_own || self.peer_list().iter().any(has_channel) {
             return Ok(());
         }
-        let Some(any) = self.own.fd() else {
+        let Some(any) = self.process.own.fd() else {
             return Ok(());
         };
         let mut room = arrayvec::ArrayVec::<OwnedFd, CHANNEL_DESCRIPTORS>::new();
@@ -134,12 +121,12 @@ impl Engine {
 
     /// The channel to a process; begun if there is none yet.
     pub(crate) fn link_to_process(&self, process: ProcessRef) -> PeerLink {
-        if process.slot == self.slot && process.generation == self.generation {
-            return self.self_link.clone();
+        if process.slot == self.process.slot && process.generation == self.process.generation {
+            return self.peers.own.clone();
         }
         let link = self.peer(process);
         if !link.ready() {
-            self.waker.signal(1);
+            self.process.waker.signal(1);
         }
         link
     }
@@ -148,6 +135,7 @@ impl Engine {
     fn peer(&self, process: ProcessRef) -> PeerLink {
         let mut peers = self
             .peers
+            .list
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let known = peers
@@ -157,10 +145,11 @@ impl Engine {
             return link.clone();
         }
         let link = PeerLink(Arc::new(Peer::new(
-            self.slot,
+            self.process.slot,
             process.slot,
             process.generation,
-            self.registry
+            self.process
+                .registry
                 .member(process)
                 .map_or(0, |member| member.identity.pid),
         )));
@@ -180,11 +169,11 @@ impl Engine {
     fn greeting(&self) -> Greeting {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         Greeting {
-            slot: self.slot,
-            generation: self.generation,
+            slot: self.process.slot,
+            generation: self.process.generation,
             pid: thread,
             start_time: ferriband_memory::remote::start_time(thread).unwrap_or(0),
-            probe: self.own.base_addr() + PROC_MAGIC as u64,
+            probe: self.process.own.base_addr() + PROC_MAGIC as u64,
         }
     }
 
@@ -210,6 +199,7 @@ impl Engine {
             generation: link.0.generation,
         };
         let control = self
+            .process
             .registry
             .connect(process)
             .map_err(|error| match error {
@@ -218,13 +208,13 @@ impl Engine {
             })?;
         let pair = Segment::create("ferriband-pair", PAIR_LEN).map_err(|_| Unreachable::Later)?;
         pair.commit(0, PAIR_LEN).map_err(|_| Unreachable::Later)?;
-        let (Some(pair_fd), Some(own_fd)) = (pair.fd(), self.own.fd()) else {
+        let (Some(pair_fd), Some(own_fd)) = (pair.fd(), self.process.own.fd()) else {
             return Err(Unreachable::Later);
         };
         control
             .send(
                 &self.greeting().encode(MSG_HELLO),
-                &[pair_fd, own_fd, self.bell.as_fd()],
+                &[pair_fd, own_fd, self.process.bell.as_fd()],
             )
             .map_err(|_| Unreachable::Later)?;
         *lock(&link.0.offered) = Some(Arc::new(pair));
@@ -248,10 +238,10 @@ impl Engine {
 
     /// New connections: each says HELLO at once.
     pub(super) fn accept(&self, epoll: &Epoll) {
-        while let Ok(Some(control)) = self.registry.listener().accept() {
+        while let Ok(Some(control)) = self.process.registry.listener().accept() {
             let token = self.next_token();
             if epoll.add(&control, token, false).is_ok() {
-                lock(&self.strangers).insert(token, control);
+                lock(&self.meetings.strangers).insert(token, control);
             }
         }
     }
@@ -307,7 +297,7 @@ impl Engine {
     }
 
     fn hear_stranger(&self, token: u64, epoll: &Epoll) {
-        let mut strangers = lock(&self.strangers);
+        let mut strangers = lock(&self.meetings.strangers);
         let Some(control) = strangers.get(&token) else {
             return;
         };
@@ -345,7 +335,7 @@ impl Engine {
             return;
         }
         // both connected at once: the offer of the lower slot stands
-        if lock(&link.0.control).is_some() && self.slot < greeting.slot {
+        if lock(&link.0.control).is_some() && self.process.slot < greeting.slot {
             return;
         }
         let mut fds = fds.into_iter();
@@ -355,7 +345,9 @@ impl Engine {
         let Ok(pair) = Segment::from_fd(pair, PAIR_LEN, Access::ReadWrite) else {
             return;
         };
-        let Some(own_fd) = self.own.fd() else { return };
+        let Some(own_fd) = self.process.own.fd() else {
+            return;
+        };
         if let Some(old) = lock(&link.0.control).take() {
             let _ = epoll.remove(&*old);
         }
@@ -369,7 +361,7 @@ impl Engine {
                 control
                     .send(
                         &self.greeting().encode(MSG_WELCOME),
-                        &[own_fd, self.bell.as_fd()],
+                        &[own_fd, self.process.bell.as_fd()],
                     )
                     .is_ok()
             });
@@ -443,6 +435,7 @@ impl Engine {
     /// Every queue pair with work looks again.
     pub(super) fn wake_senders(&self) {
         let qps = self
+            .table
             .qps
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -464,7 +457,7 @@ impl Engine {
         let Some(control) = lock(&link.0.control).clone() else {
             return;
         };
-        let maps = lock(&self.maps);
+        let maps = lock(&self.peers.maps);
         let mut reply = [0; 32];
         reply[0] = MSG_MAP_REPLY;
         reply[4..8].copy_from_slice(&id.to_le_bytes());
@@ -491,7 +484,7 @@ impl Engine {
             Some(MapSource::Gone) | None => return,
         };
         if sent.is_ok() {
-            lock(&self.map_holders).push((id, link.clone()));
+            lock(&self.peers.map_holders).push((id, link.clone()));
         }
     }
 
@@ -508,13 +501,14 @@ impl Engine {
 
     /// True while a thread of this process is in the middle of an access to a peer.
     pub(super) fn reaches(&self, link: &PeerLink) -> bool {
-        mark::in_flight(&**self.own, link.slot(), Revoked::Everything)
+        mark::in_flight(&**self.process.own, link.slot(), Revoked::Everything)
     }
 
     pub(super) fn next_token(&self) -> u64 {
         // above every slot, below the fixed tokens
         (1 << 32)
             + (self
+                .meetings
                 .tokens
                 .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
                 & 0xffff_ffff)

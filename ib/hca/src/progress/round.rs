@@ -66,28 +66,28 @@ impl Engine {
     /// One round by a polling program. No system call while it goes on.
     #[inline]
     pub(crate) fn poll(&self, catch: &mut Catch<'_>) {
-        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.polls.store(polls, Ordering::Relaxed);
-        let before = self.empty_polls.load(Ordering::Relaxed);
-        if before == 0 && self.inside.load(Ordering::Relaxed) {
+        let polls = self.polls.count.load(Ordering::Relaxed).wrapping_add(1);
+        self.polls.count.store(polls, Ordering::Relaxed);
+        let before = self.polls.empty.load(Ordering::Relaxed);
+        if before == 0 && self.rests.inside.load(Ordering::Relaxed) {
             // It waits for events, has emptied its queue, and is about to wait: a look at sockets
             // costs more here than all else, and the wait looks at them.
-            self.empty_polls.store(1, Ordering::Relaxed);
+            self.polls.empty.store(1, Ordering::Relaxed);
             return;
         }
         if self.round(true, catch) {
-            self.empty_polls.store(0, Ordering::Relaxed);
+            self.polls.empty.store(0, Ordering::Relaxed);
             return;
         }
         let empty = before.wrapping_add(1);
-        self.empty_polls.store(empty, Ordering::Relaxed);
-        if empty > self.yield_after.load(Ordering::Relaxed) {
+        self.polls.empty.store(empty, Ordering::Relaxed);
+        if empty > self.polls.yield_after.load(Ordering::Relaxed) {
             self.give_way(catch);
         }
         if polls.is_multiple_of(SAMPLE_EVERY) && yielding::core_is_taken() {
             self.crowd_seen();
         }
-        if !self.polling.load(Ordering::Relaxed) {
+        if !self.polls.polling.load(Ordering::Relaxed) {
             self.maybe_take_over();
         }
     }
@@ -95,7 +95,7 @@ impl Engine {
     /// A program took a completion that was queued: its polls are not in vain.
     #[inline]
     pub(crate) fn found(&self) {
-        self.empty_polls.store(0, Ordering::Relaxed);
+        self.polls.empty.store(0, Ordering::Relaxed);
     }
 
     /// Whoever we wait for may need this core. On a crowded machine this thread sleeps until
@@ -111,48 +111,50 @@ impl Engine {
             return self.crowd_seen();
         }
         let alone = !yielded.taken;
-        let limit = self.spin_limit.load(Ordering::Relaxed);
-        self.empty_polls.store(limit, Ordering::Relaxed);
+        let limit = self.polls.spin_limit.load(Ordering::Relaxed);
+        self.polls.empty.store(limit, Ordering::Relaxed);
         let spins = if alone { ALONE_POLLS } else { 0 };
-        self.yield_after.store(limit + spins, Ordering::Relaxed);
+        self.polls
+            .yield_after
+            .store(limit + spins, Ordering::Relaxed);
     }
 
     #[cold]
     fn maybe_take_over(&self) {
-        let idle = self.idle_polls.fetch_add(1, Ordering::Relaxed);
-        if idle < rest::TAKE_OVER_AFTER || self.polling.swap(true, Ordering::AcqRel) {
+        let idle = self.polls.idle.fetch_add(1, Ordering::Relaxed);
+        if idle < rest::TAKE_OVER_AFTER || self.polls.polling.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.own.store(PROC_ASLEEP, 0, Ordering::Release);
+        self.process.own.store(PROC_ASLEEP, 0, Ordering::Release);
         self.adapt_spinning();
         // the thread starts its tick
-        self.waker.signal(1);
+        self.process.waker.signal(1);
     }
 
     /// The program is about to wait: the progress thread takes over at once.
     pub(crate) fn hand_over(&self) {
         let comes_back =
-            self.inside.load(Ordering::Relaxed) && self.polling.load(Ordering::Acquire);
-        if comes_back || self.rests.load(Ordering::SeqCst) != rest::NOBODY {
+            self.rests.inside.load(Ordering::Relaxed) && self.polls.polling.load(Ordering::Acquire);
+        if comes_back || self.rests.kind.load(Ordering::SeqCst) != rest::NOBODY {
             // a thread of the program handles what comes, or does so in a moment; if not, the next
             // tick finds out
             return;
         }
-        self.idle_polls.store(0, Ordering::Relaxed);
+        self.polls.idle.store(0, Ordering::Relaxed);
         // the thread left the bell and the sockets to the program
-        let polled = self.polling.load(Ordering::Relaxed);
+        let polled = self.polls.polling.load(Ordering::Relaxed);
         self.end_polling();
         self.send_tails();
         let busy = (0..rest::HAND_OVER_ROUNDS).all(|_| self.round(true, &mut Catch::nobody()));
         if busy || polled || self.needs_thread() {
-            self.waker.signal(1);
+            self.process.waker.signal(1);
         }
     }
 
     /// No thread of the program polls any more: the progress thread takes over at once.
     pub(crate) fn leave_to_thread(&self) {
         self.end_polling();
-        self.waker.signal(1);
+        self.process.waker.signal(1);
     }
 
     /// Takes what has come, in the place of the progress thread.
@@ -163,15 +165,16 @@ impl Engine {
 
     /// Work that nobody will come back for unless the thread does it.
     fn needs_thread(&self) -> bool {
-        self.work_count.load(Ordering::Acquire) > 0
-            || self.next_timer.load(Ordering::Acquire) != u64::MAX
-            || self.cm_deadline.load(Ordering::Acquire) != u64::MAX
+        self.agenda.work_count.load(Ordering::Acquire) > 0
+            || self.agenda.next_timer.load(Ordering::Acquire) != u64::MAX
+            || self.agenda.cm_deadline.load(Ordering::Acquire) != u64::MAX
             || self.held_until() != u64::MAX
     }
 
     /// When a packet that a fault holds back goes on.
     pub(super) fn held_until(&self) -> u64 {
-        self.roce
+        self.wires
+            .roce
             .get()
             .map_or(u64::MAX, |roce| roce.hooks.deadline())
     }
@@ -184,35 +187,39 @@ impl Engine {
     /// One round over all but the sockets, unless `packets` says so.
     pub(super) fn round_over(&self, packets: bool, long: bool, catch: &mut Catch<'_>) -> bool {
         let mut worked = false;
-        if self.many_peers.load(Ordering::Relaxed) {
+        if self.peers.many.load(Ordering::Relaxed) {
             self.with_peers(|peers| worked |= self.serve_pending(peers, catch));
         } else {
-            for slot in &self.watched {
+            for slot in &self.peers.watched {
                 let Some(link) = slot.get() else { break };
                 worked |= self.serve(link, catch);
             }
         }
-        if packets && let Some(roce) = self.roce.get() {
+        if packets && let Some(roce) = self.wires.roce.get() {
             worked |= roce.round(self, catch);
         }
-        if self.work_count.load(Ordering::Acquire) > 0 {
+        if self.agenda.work_count.load(Ordering::Acquire) > 0 {
             let moved = self.drive_work(long);
             if moved && catch.somebody_polls() {
-                self.polled_for.store(true, Ordering::Relaxed);
+                self.agenda.polled_for.store(true, Ordering::Relaxed);
             }
             worked |= moved;
         }
-        if self.tails.are_due(worked, catch.somebody_polls()) {
+        if self.progress.tails.are_due(worked, catch.somebody_polls()) {
             worked |= self.send_tails();
         }
         // what came is told first: reading the clock is a tenth of what a small message takes here
         let every = if worked { BUSY_ROUNDS } else { EMPTY_ROUNDS };
-        let busy =
-            catch.somebody_polls() && !self.polls.load(Ordering::Relaxed).is_multiple_of(every);
-        if self.next_timer.load(Ordering::Relaxed) != u64::MAX && !busy {
+        let busy = catch.somebody_polls()
+            && !self
+                .polls
+                .count
+                .load(Ordering::Relaxed)
+                .is_multiple_of(every);
+        if self.agenda.next_timer.load(Ordering::Relaxed) != u64::MAX && !busy {
             worked |= self.fire_timers();
         }
-        if self.cm_deadline.load(Ordering::Relaxed) != u64::MAX {
+        if self.agenda.cm_deadline.load(Ordering::Relaxed) != u64::MAX {
             worked |= self.connection_timer();
         }
         worked
@@ -221,7 +228,7 @@ impl Engine {
     /// The list of peers, from this thread's copy while that is current: no shared counter is touched.
     #[inline]
     pub(super) fn with_peers(&self, look: impl FnOnce(&[PeerLink])) {
-        let version = self.peers_version.load(Ordering::Acquire);
+        let version = self.peers.version.load(Ordering::Acquire);
         // a thread that ends, in a destructor of the program, has no copy any more
         let mut copy = PEERS.try_with(Cell::take).unwrap_or((0, None));
         if copy.0 != version {
@@ -242,8 +249,8 @@ impl Engine {
     /// With many peers only those are looked at that have set their bit since it was last cleared. (With few, the bits
     /// stay set and cost the peers nothing.) A bit is cleared before its ring is looked at, so what comes later sets it anew.
     fn serve_pending(&self, peers: &[PeerLink], catch: &mut Catch<'_>) -> bool {
-        let own = &**self.own;
-        let mut worked = self.serve(&self.self_link, catch);
+        let own = &**self.process.own;
+        let mut worked = self.serve(&self.peers.own, catch);
         if Words::load(own, PROC_PENDING_SUMMARY) == 0 {
             return worked;
         }
@@ -275,8 +282,12 @@ impl Engine {
     /// Sets a peer's bit on its behalf: its ring is to be looked at.
     pub(super) fn mark_pending(&self, slot: u32) {
         let word = slot as usize / 64;
-        Words::fetch_or(&**self.own, PROC_PENDING + word * 8, 1 << (slot % 64));
-        Words::fetch_or(&**self.own, PROC_PENDING_SUMMARY, 1 << word);
+        Words::fetch_or(
+            &**self.process.own,
+            PROC_PENDING + word * 8,
+            1 << (slot % 64),
+        );
+        Words::fetch_or(&**self.process.own, PROC_PENDING_SUMMARY, 1 << word);
     }
 
     /// Rings to and from one peer.
@@ -319,7 +330,7 @@ impl Engine {
     /// Orders giving a lock up before the look at what others left because of it. While a program polls it comes back anyway.
     #[inline]
     fn settle(&self) {
-        if !self.polling.load(Ordering::Acquire) {
+        if !self.polls.polling.load(Ordering::Acquire) {
             fence(Ordering::SeqCst);
         }
     }
@@ -327,8 +338,8 @@ impl Engine {
     /// More is there than one turn does. A program that waits without polling must not be the only one to know.
     #[cold]
     fn leave_rest(&self) -> bool {
-        if !self.polling.load(Ordering::Acquire) && !ON_THREAD.get() {
-            self.waker.signal(1);
+        if !self.polls.polling.load(Ordering::Acquire) && !ON_THREAD.get() {
+            self.process.waker.signal(1);
         }
         true
     }
@@ -346,7 +357,7 @@ impl Engine {
         let pair = &**channel.pair;
         let (mut count, mut more) = (0, false);
         let mut told = ArrayVec::<Outcome, BATCH>::new();
-        let version = self.qps_version.load(Ordering::Acquire);
+        let version = self.table.version.load(Ordering::Acquire);
         if last
             .as_ref()
             .is_some_and(|(found_in, _)| *found_in != version)
@@ -419,7 +430,7 @@ impl Engine {
             outcome.deliver(self, qp.as_ref().map(|(_, qp)| qp), catch);
         }
         told.clear();
-        if news && self.polling.load(Ordering::Relaxed) {
+        if news && self.polls.polling.load(Ordering::Relaxed) {
             link.0.ring_later(channel);
         } else if news {
             link.0.ring(channel);
@@ -464,7 +475,7 @@ impl Engine {
         COLLECTING.set(true);
         let Outbound { completer, last } = outbound;
         let tail = channel.tx_shared.published();
-        let version = self.qps_version.load(Ordering::Acquire);
+        let version = self.table.version.load(Ordering::Acquire);
         if last
             .as_ref()
             .is_some_and(|(found_in, _)| *found_in != version)
@@ -501,16 +512,16 @@ impl Engine {
         if qp.scheduled.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut work = lock(&self.work);
+        let mut work = lock(&self.agenda.work);
         work.push(qp.clone());
-        self.work_count.store(work.len(), Ordering::Release);
+        self.agenda.work_count.store(work.len(), Ordering::Release);
     }
 
     /// Wakes the thread for work that a posting program leaves behind: always for a long transfer, otherwise if it sleeps.
     pub(crate) fn kick(&self, long_transfer: bool) {
         if long_transfer
-            && self.polled_for.load(Ordering::Relaxed)
-            && self.polling.load(Ordering::Acquire)
+            && self.agenda.polled_for.load(Ordering::Relaxed)
+            && self.polls.polling.load(Ordering::Acquire)
         {
             // the program moved its last long transfer itself; if it does not this time, the thread's tick finds out
             return;
@@ -518,20 +529,20 @@ impl Engine {
         let wake = if long_transfer {
             // the work is on its list before the thread is found to know of it
             fence(Ordering::SeqCst);
-            !self.assisting.swap(true, Ordering::AcqRel)
+            !self.agenda.assisting.swap(true, Ordering::AcqRel)
         } else {
-            self.own.load(PROC_ASLEEP, Ordering::Acquire) != 0
+            self.process.own.load(PROC_ASLEEP, Ordering::Acquire) != 0
         };
         match wake {
-            true if long_transfer => self.waker.signal(1),
-            true => self.bell.signal(1),
+            true if long_transfer => self.process.waker.signal(1),
+            true => self.process.bell.signal(1),
             false => {}
         }
     }
 
     pub(super) fn drive_work(&self, long: bool) -> bool {
-        let batch = std::mem::take(&mut *lock(&self.work));
-        self.work_count.store(0, Ordering::Release);
+        let batch = std::mem::take(&mut *lock(&self.agenda.work));
+        self.agenda.work_count.store(0, Ordering::Release);
         let mut worked = false;
         for qp in batch {
             qp.scheduled.store(false, Ordering::Release);
@@ -543,20 +554,20 @@ impl Engine {
     /// A queue pair keeps the end of a message back for the next: for how long,
     /// [`tails`](crate::progress::tails) says.
     pub(crate) fn keep_tail(&self, qp: &Arc<Qp>, fresh: bool) {
-        if self.tails.keep(qp, fresh) {
-            self.waker.signal(1);
+        if self.progress.tails.keep(qp, fresh) {
+            self.process.waker.signal(1);
         }
     }
 
     /// How often the program has looked for completions.
     pub(crate) fn looks(&self) -> u32 {
-        self.polls.load(Ordering::Relaxed)
+        self.polls.count.load(Ordering::Relaxed)
     }
 
     /// What was kept back goes. True if anything was.
     pub(super) fn send_tails(&self) -> bool {
         let mut sent = false;
-        for qp in self.tails.take() {
+        for qp in self.progress.tails.take() {
             sent |= qp.send_tail(self);
         }
         sent
@@ -564,10 +575,10 @@ impl Engine {
 
     /// Drives a queue pair again at a time.
     pub(crate) fn set_timer(&self, qp: &Arc<Qp>, at: u64) {
-        let mut timers = lock(&self.timers);
+        let mut timers = lock(&self.agenda.timers);
         timers.insert((at, qp.index), qp.clone());
         let first = timers.keys().next().map_or(u64::MAX, |(at, _)| *at);
-        let before = self.next_timer.swap(first, Ordering::AcqRel);
+        let before = self.agenda.next_timer.swap(first, Ordering::AcqRel);
         drop(timers);
         if first < before {
             self.kick(false);
@@ -577,8 +588,8 @@ impl Engine {
     /// The connection manager's timer.
     #[cold]
     fn connection_timer(&self) -> bool {
-        let due = self.cm_deadline.load(Ordering::Acquire) <= Self::now().0
-            && self.roce.get().is_none_or(|roce| roce.catch_up(self));
+        let due = self.agenda.cm_deadline.load(Ordering::Acquire) <= Self::now().0
+            && self.wires.roce.get().is_none_or(|roce| roce.catch_up(self));
         if due && let Some(cm) = self.used_cm() {
             cm.tick(self);
         }
@@ -587,19 +598,19 @@ impl Engine {
 
     pub(super) fn fire_timers(&self) -> bool {
         let now = Self::now().0;
-        if self.next_timer.load(Ordering::Acquire) > now {
+        if self.agenda.next_timer.load(Ordering::Acquire) > now {
             return false;
         }
-        if let Some(roce) = self.roce.get()
+        if let Some(roce) = self.wires.roce.get()
             && !roce.catch_up(self)
         {
             // nobody is late until it is known what has arrived: soon again
             return false;
         }
-        let mut timers = lock(&self.timers);
+        let mut timers = lock(&self.agenda.timers);
         let later = timers.split_off(&(now + 1, 0));
         let due = std::mem::replace(&mut *timers, later);
-        self.next_timer.store(
+        self.agenda.next_timer.store(
             timers.keys().next().map_or(u64::MAX, |(at, _)| *at),
             Ordering::Release,
         );
@@ -635,7 +646,7 @@ impl Engine {
         }
         // what we mapped of the dead would keep its memory from being freed
         link.0.drop_maps(None, || self.reaches(link));
-        lock(&self.map_holders).retain(|(_, holder)| !Arc::ptr_eq(&holder.0, &link.0));
+        lock(&self.peers.map_holders).retain(|(_, holder)| !Arc::ptr_eq(&holder.0, &link.0));
         if let Some(channel) = link.0.channel.get() {
             let mut completer = lock(&channel.completer);
             let tail = lock(&channel.tx).tail();
@@ -656,6 +667,7 @@ impl Engine {
         }
         let mut peers = self
             .peers
+            .list
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut list = Vec::clone(&peers);

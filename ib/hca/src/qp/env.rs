@@ -129,7 +129,7 @@ impl PacketEnv<'_> {
         len: usize,
         need: Access,
     ) -> Result<u64, MemoryError> {
-        let own = &self.engine.own;
+        let own = &self.engine.process.own;
         let part = Sge {
             addr: sge.addr.wrapping_add(skip),
             length: len as u32,
@@ -162,7 +162,7 @@ impl PacketEnv<'_> {
         length: u64,
         access: Access,
     ) -> Result<(KeyEntry, u64), MemoryError> {
-        let entry = KeyEntry::read(&**self.engine.own, key.0).ok_or(MemoryError::Key)?;
+        let entry = KeyEntry::read(&**self.engine.process.own, key.0).ok_or(MemoryError::Key)?;
         let scoped = entry.only_qp == 0 || entry.only_qp == self.qp.qpn + 1;
         if entry.pd != self.pd() || !scoped {
             return Err(MemoryError::Key);

@@ -23,6 +23,7 @@ impl Qp {
             engine.roce()?.attach(address_of(&mgid), link, self.qpn)?;
         } else {
             engine
+                .process
                 .registry
                 .multicast_attach(&mgid, mlid, Qpn(self.qpn))?;
             // whoever is attached may send, and need not wait then until both know each other
@@ -57,8 +58,11 @@ impl Qp {
     fn leave_group(&self, mgid: Gid, mlid: Lid, last: bool) {
         let engine = &self.ctx.engine;
         if !self.ctx.device.is_ethernet() {
-            engine.registry.multicast_detach(&mgid, mlid, Qpn(self.qpn));
-        } else if let Some(roce) = engine.roce.get().filter(|_| last) {
+            engine
+                .process
+                .registry
+                .multicast_detach(&mgid, mlid, Qpn(self.qpn));
+        } else if let Some(roce) = engine.wires.roce.get().filter(|_| last) {
             roce.detach(address_of(&mgid), self.ctx.device.info.ifindex, self.qpn);
         }
     }
@@ -94,7 +98,7 @@ impl Engine {
     /// Begins the channels to the members of a group: what is sent there goes at once, also from a queue pair that ends right after.
     pub(crate) fn meet_group(&self, mgid: &Gid) {
         let mut members = Vec::new();
-        self.registry.multicast_members(mgid, &mut members);
+        self.process.registry.multicast_members(mgid, &mut members);
         for member in members {
             self.link_to_process(member.process);
         }

@@ -22,7 +22,7 @@ impl Host for Engine {
 
     #[inline]
     fn slot(&self) -> u32 {
-        self.slot
+        self.process.slot
     }
 
     fn chunk_bytes(&self) -> u64 {
@@ -31,22 +31,22 @@ impl Host for Engine {
 
     #[inline]
     fn own(&self) -> &Span {
-        &self.own
+        &self.process.own
     }
 
     #[inline]
     fn claim_mark(&self) -> usize {
-        self.marks.claim()
+        self.process.marks.claim()
     }
 
     #[inline]
     fn release_mark(&self, mark: usize) {
-        self.marks.release(mark);
+        self.process.marks.release(mark);
     }
 
     #[inline]
     fn local(&self, pd: u32, sge: &Sge, need: Access) -> Option<u64> {
-        keys::local(&self.own, pd, sge, need)
+        keys::local(&self.process.own, pd, sge, need)
     }
 
     #[inline]

@@ -120,6 +120,7 @@ impl Qp {
         };
         if let Some(target) = &self.target {
             let slot = engine
+                .process
                 .registry
                 .owner_of_qpn(attr.dest_qpn)
                 .map_or(u32::MAX, |owner| owner.slot);
@@ -205,7 +206,7 @@ impl Qp {
             dest_qpn: attr.dest_qpn.0,
             dest_slot: recv.peer_slot,
         };
-        entry.write(&**self.ctx.engine.own, self.index as usize);
+        entry.write(&**self.ctx.engine.process.own, self.index as usize);
     }
 
     /// Takes the queue pair back from peers: when this returns Ok, none is in the middle of an access by it.
@@ -219,8 +220,8 @@ impl Qp {
             return Ok(());
         }
         match failed {
-            true => QpEntry::fail(&**engine.own, self.index as usize, self.qpn),
-            false => QpEntry::revoke(&**engine.own, self.index as usize),
+            true => QpEntry::fail(&**engine.process.own, self.index as usize, self.qpn),
+            false => QpEntry::revoke(&**engine.process.own, self.index as usize),
         }
         engine.wait_for_marks(Revoked::Qp(self.qpn))
     }

@@ -540,7 +540,7 @@ impl Qp {
     /// depends on where the other is and on the kinds of both numbers.
     pub(super) fn travels_in_packets(&self, av: &AddressVector, dest: Qpn) -> bool {
         let device = &self.ctx.device;
-        let registry = &self.ctx.engine.registry;
+        let registry = &self.ctx.engine.process.registry;
         if !device.is_ethernet() {
             if crate::device::fabric::host().is_some() && !device.is_local(av) {
                 // nothing else leads to another host of a fabric, whose numbers may be ours as well

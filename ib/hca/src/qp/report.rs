@@ -113,7 +113,11 @@ impl Engine {
     /// What is known of the process that has, or had, a queue pair of this host. `slot` is where it was.
     fn peer_report(&self, qpn: Qpn, slot: u32) -> PeerReport {
         let known = |process: Option<ProcessRef>| {
-            let watched = self.watched.iter().filter_map(|place| place.get().cloned());
+            let watched = self
+                .peers
+                .watched
+                .iter()
+                .filter_map(|place| place.get().cloned());
             let mut links = watched.chain(self.peer_list().iter().cloned().collect::<Vec<_>>());
             links.find(|link| match process {
                 Some(process) => {
@@ -122,11 +126,11 @@ impl Engine {
                 None => link.slot() == slot,
             })
         };
-        let owner = self.registry.owner_of_qpn(qpn);
-        let member = owner.and_then(|owner| self.registry.member(owner));
+        let owner = self.process.registry.owner_of_qpn(qpn);
+        let member = owner.and_then(|owner| self.process.registry.member(owner));
         let lives = member.is_some_and(|member| {
             let other_view =
-                member.identity.pid_namespace != self.registry.identity().pid_namespace;
+                member.identity.pid_namespace != self.process.registry.identity().pid_namespace;
             other_view
                 || ferriband_memory::remote::start_time(member.identity.pid as i32)
                     .is_ok_and(|start| start == member.identity.start_time)

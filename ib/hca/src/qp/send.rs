@@ -141,7 +141,7 @@ impl Qp {
             if remote_key & 0x8000_0000 != 0 {
                 remote_key = lock(&self.recv).qkey;
             }
-            route = (engine.lid.0, u16::from(ah.av.sl.0));
+            route = (engine.process.lid.0, u16::from(ah.av.sl.0));
             if ah.av.is_global {
                 let length: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
                 grh = Some(ah.grh(length as u16));
@@ -164,7 +164,7 @@ impl Qp {
         }
         let mut remote_qpn = request.remote_qpn;
         if self.qp_type == QpType::XrcSend
-            && let Some(srq) = engine.registry.xrc_srq_find(request.srqn)
+            && let Some(srq) = engine.process.registry.xrc_srq_find(request.srqn)
         {
             // the process that owns the shared receive queue executes; its protection domain guards the memory
             link = Some(engine.link_to_process(srq.process));
@@ -208,7 +208,10 @@ impl Qp {
     /// Who receives what is sent to a multicast group: every attached queue pair but this one.
     fn group_members(&self, engine: &Engine, av: &AddressVector) -> Vec<(PeerLink, u32)> {
         let mut members = Vec::new();
-        engine.registry.multicast_members(&av.dgid, &mut members);
+        engine
+            .process
+            .registry
+            .multicast_members(&av.dgid, &mut members);
         members.retain(|member| member.qpn.0 != self.qpn);
         members
             .iter()
@@ -271,7 +274,11 @@ impl Qp {
             }
             QpState::Rts | QpState::Sqd => {
                 self.state.store(QpState::Err as u32, Ordering::Release);
-                QpEntry::fail(&**self.ctx.engine.own, self.index as usize, self.qpn);
+                QpEntry::fail(
+                    &**self.ctx.engine.process.own,
+                    self.index as usize,
+                    self.qpn,
+                );
                 self.flush_receives();
                 if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
                     self.raise(AsyncKind::QpLastWqeReached);

@@ -77,7 +77,7 @@ impl Qp {
         let mut report = path.report();
         let info = &self.ctx.device.info;
         report.interface.clone_from(&info.interface);
-        let registry = &self.ctx.engine.registry;
+        let registry = &self.ctx.engine.process.registry;
         report.stopped = registry.port_word(info.ifindex) & PORT_STOPS != 0;
         report.fault_rules = registry.fault_rules().len();
         if !self.ctx.device.is_ethernet() {

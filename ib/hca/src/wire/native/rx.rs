@@ -38,11 +38,12 @@ impl Batch {
         let right = if crate::device::fabric::host().is_some() {
             meets_port(engine, headers)
         } else {
-            headers.lrh.slid == engine.lid
+            headers.lrh.slid == engine.process.lid
                 && match &headers.grh {
-                    None => headers.lrh.dlid == engine.lid,
+                    None => headers.lrh.dlid == engine.process.lid,
                     Some(grh) => {
-                        let to_us = headers.lrh.dlid == engine.lid && grh.dgid == engine.gid();
+                        let to_us =
+                            headers.lrh.dlid == engine.process.lid && grh.dgid == engine.gid();
                         grh.sgid == engine.gid() && (to_us || grh.dgid.is_multicast())
                     }
                 }
@@ -131,8 +132,11 @@ impl Batch {
         let about = about(headers, grh.as_ref());
         let sender = packet.ext().deth.map(|deth| deth.src_qpn.0);
         let mut members = Vec::new();
-        engine.registry.multicast_members(&group, &mut members);
-        let me = engine.registry.me();
+        engine
+            .process
+            .registry
+            .multicast_members(&group, &mut members);
+        let me = engine.process.registry.me();
         let mut fate = Fate::NoQueuePair;
         for member in members.iter().filter(|member| member.process == me) {
             let found = engine.qp_by_number(member.qpn.0);

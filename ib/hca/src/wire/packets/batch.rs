@@ -53,7 +53,7 @@ impl Batch {
     ) -> Option<&Arc<Qp>> {
         let right = |qp: &Qp| qp.ctx.device.is_ethernet() == ethernet;
         if !matches!(&self.last, Some((_, qp)) if qp.qpn == qpn && right(qp)) {
-            let version = engine.qps_version.load(Ordering::Acquire);
+            let version = engine.table.version.load(Ordering::Acquire);
             let found = engine.qp_of_packets(qpn).filter(|qp| right(qp));
             self.last = found.map(|qp| (version, qp));
         }

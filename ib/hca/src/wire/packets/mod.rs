@@ -189,7 +189,7 @@ impl Roce {
     /// A block of numbers has come: packets for it are steered here.
     pub(crate) fn steer(&self, engine: &Engine) {
         let Some(port) = self.port.get() else { return };
-        if port.attach(&engine.registry, STEER_WAIT).is_err() {
+        if port.attach(&engine.process.registry, STEER_WAIT).is_err() {
             self.astray.store(true, Relaxed);
         }
     }
@@ -265,7 +265,7 @@ impl Roce {
             return;
         }
         let Some(port) = self.port.get() else { return };
-        let repaired = port.repair(&engine.registry, STEER_WAIT, || {
+        let repaired = port.repair(&engine.process.registry, STEER_WAIT, || {
             self.round(engine, &mut Catch::nobody());
         });
         if repaired.is_err() {
@@ -276,7 +276,7 @@ impl Roce {
     /// A packet for `owner` came here. If nothing has changed for a while, the steering is wrong.
     pub(in crate::wire) fn went_astray(&self, engine: &Engine) {
         let (epoch, now) = (
-            engine.registry.steering_epoch(),
+            engine.process.registry.steering_epoch(),
             ferriband_memory::wait::now().0,
         );
         if self.epoch.swap(epoch, Relaxed) != epoch || self.epoch_at.load(Relaxed) == 0 {
@@ -286,7 +286,7 @@ impl Roce {
         {
             // once in a while only
             self.epoch_at.store(now, Relaxed);
-            engine.waker.signal(1);
+            engine.process.waker.signal(1);
         }
     }
 

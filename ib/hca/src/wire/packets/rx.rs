@@ -172,7 +172,7 @@ impl Batch {
         may_hand_over: bool,
         catch: &mut Catch<'_>,
     ) -> Fate {
-        let version = engine.qps_version.load(Ordering::Acquire);
+        let version = engine.table.version.load(Ordering::Acquire);
         if self
             .last
             .as_ref()

@@ -167,7 +167,7 @@ impl RxSide {
         self.flows.open.insert(0, flow);
         roce.flows_version.fetch_add(1, Relaxed);
         // a program that polls a little between its sleeps leaves the thread asleep: it does not wait for this socket yet
-        engine.waker.signal(1);
+        engine.process.waker.signal(1);
     }
 
     /// Gives a sender back to the socket of all.

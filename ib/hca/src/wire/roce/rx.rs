@@ -166,8 +166,9 @@ impl Batch {
                 let v6 = meta.destination.is_ipv6();
                 // one that came to a sender's socket says nothing of where the socket of all is
                 let port = roce.port.get().filter(|_| !self.by_flow);
-                let probe =
-                    port.map(|port| port.take_probe(&engine.registry, v6, meta.source, datagram));
+                let probe = port.map(|port| {
+                    port.take_probe(&engine.process.registry, v6, meta.source, datagram)
+                });
                 if probe == Some(Probe::Moved) {
                     roce.went_astray(engine);
                 }
@@ -205,7 +206,8 @@ impl Batch {
             self.find(engine, qpn, true);
             let Some((_, qp)) = &self.last else {
                 let owner = engine.owner_of_packets(qpn);
-                match owner.filter(|owner| may_hand_over && *owner != engine.registry.me()) {
+                match owner.filter(|owner| may_hand_over && *owner != engine.process.registry.me())
+                {
                     Some(owner) => {
                         // what came together goes together: a post box takes few messages
                         let more = rest
