@@ -11,7 +11,6 @@
 mod base;
 pub mod cm;
 pub mod device;
-mod face_support;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod objects;

@@ -3,15 +3,19 @@
 //! Owns what a queue pair is made of and the order of its locks: attributes, then send half, then receive half, then
 //! receive queue, then completion queue. Must not know how records travel.
 
+pub(crate) mod adapter;
 mod create;
 pub(crate) mod env;
 mod groups;
 mod host;
+mod links;
 mod modify;
 pub(crate) mod packets;
+mod quiet;
 mod receive;
 mod report;
 mod send;
+pub(crate) mod serve;
 pub(crate) mod table;
 pub(crate) mod wires;
 
@@ -41,8 +45,8 @@ use crate::objects::cq::{Catch, Cq};
 use crate::objects::event::AsyncKind;
 use crate::objects::srq::Srq;
 use crate::process::peer::PeerLink;
-use crate::progress::Engine;
-use crate::xrc::{TargetProxy, Xrcd, shown_state};
+use crate::qp::adapter::Adapter;
+use crate::xrc::{self, TargetProxy, Xrcd, shown_state};
 use crate::{FastMutex, lock};
 
 pub(crate) use receive::Outcome;
@@ -182,7 +186,7 @@ impl Qp {
     pub(crate) fn state_now(&self) -> QpState {
         let set = state_of(self.state.load(Ordering::Acquire));
         match &self.target {
-            Some(target) => shown_state(&self.ctx.engine, target, set),
+            Some(target) => shown_state(&self.ctx.engine.process, target, set),
             None => set,
         }
     }
@@ -198,6 +202,11 @@ impl Qp {
         attr.cur_state = attr.state;
         attr.sq_draining = attr.state == QpState::Sqd && !lock(&self.send).sender.drained();
         attr
+    }
+
+    /// True if its wire is packets.
+    pub(crate) fn is_on_packets(&self) -> bool {
+        self.on_packets.load(Ordering::Acquire)
     }
 
     fn raise(&self, kind: AsyncKind) {
@@ -231,8 +240,8 @@ impl Qp {
     /// `Busy` while it is attached to a multicast group, and then nothing has changed; and while a peer is stopped in the middle of
     /// an access: peers are refused, and the program may try again.
     pub fn destroy(self: &Arc<Self>) -> Result<(), Error> {
-        let engine = &self.ctx.engine;
-        engine.check_alive()?;
+        let adapter = &self.ctx.engine;
+        adapter.check_alive()?;
         if self.is_attached() {
             return Err(Error::Busy(
                 "the queue pair is attached to a multicast group: detach it first",
@@ -241,15 +250,17 @@ impl Qp {
         match &self.target {
             // other processes may go on with it
             Some(target) => {
-                self.send_owed(engine);
-                target.release(engine);
+                self.send_owed(adapter);
+                if target.release(&adapter.process, &adapter.targets) {
+                    adapter.drop_carried(|qp| qp.qpn == target.qpn());
+                }
             }
             None => {
-                self.send_owed(engine);
+                self.send_owed(adapter);
                 self.end_packets();
                 self.reset()?;
                 self.state.store(QpState::Reset as u32, Ordering::Release);
-                engine.remove_qp(self);
+                adapter.remove_qp(self);
             }
         }
         self.ctx.retract(self.cookie.load(Ordering::Acquire));
@@ -266,7 +277,7 @@ impl Qp {
             pd.release();
         }
         if self.target.is_none() {
-            engine.release_qpn(self.index, lock(&self.send).sender.incarnation());
+            adapter.release_qpn(self.index, lock(&self.send).sender.incarnation());
         }
         Ok(())
     }

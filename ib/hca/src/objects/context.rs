@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use ferriband_admin::Counter;
 use ferriband_memory::host::PORT_STOPS;
-use ferriband_transport::types::{Access, AddressVector};
+use ferriband_transport::types::{Access, AddressVector, Sge};
 
 use crate::base::channel::EventQueue;
 use crate::base::error::Error;
@@ -18,6 +18,7 @@ use crate::objects::cq::{CompChannel, Cq, CqInit};
 use crate::objects::event::{AsyncEvent, AsyncKind};
 use crate::objects::mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 use crate::objects::srq::{Srq, SrqInit};
+use crate::process::keys;
 use crate::progress::Engine;
 use crate::qp::{Qp, QpInit};
 use crate::xrc::{XrcFile, Xrcd};
@@ -53,7 +54,7 @@ impl Context {
             events: EventQueue::new()?,
             failed: AtomicBool::new(false),
         });
-        context.engine.keep_context(&context);
+        context.engine.owners.keep(&context);
         if !context.device.is_ethernet() {
             // who makes nothing hears of the port's events, too
             context.engine.open_to_fabric();
@@ -75,6 +76,13 @@ impl Context {
             return Err(Error::Gone("it failed, as an administrator wanted"));
         }
         self.engine.check_alive()
+    }
+
+    /// Ends the device after an internal error: every later verb fails, and the program is told.
+    #[cold]
+    pub fn declare_fatal(&self) {
+        self.engine.fail();
+        self.raise(AsyncKind::DeviceFatal, 0);
     }
 
     /// The device fails: nothing new is made by this context.
@@ -144,7 +152,7 @@ impl Context {
     /// `Gone`.
     pub fn async_events(&self) -> Result<RawFd, Error> {
         // a forked child shares the descriptor: it must not take its parent's events
-        self.engine.check_epoch()?;
+        self.engine.process.check_epoch()?;
         Ok(self.events.fd())
     }
 
@@ -251,6 +259,24 @@ impl Pd {
         }
         if let Some(parent) = &self.parent {
             parent.release();
+        }
+        Ok(())
+    }
+
+    /// Checks that a range lies in a region of this domain that may be written (`writes`) or read by the adapter.
+    ///
+    /// # Errors
+    /// `NotFound` if no region of the domain has that key and covers the range; `Permission` if one does without the
+    /// right.
+    pub fn check_range(&self, sge: &Sge, writes: bool) -> Result<(), Error> {
+        let own = &self.ctx.engine.process.own;
+        if keys::local(own, self.id, sge, Access::empty()).is_none() {
+            return Err(Error::NotFound(
+                "no region of the protection domain covers the range under this key",
+            ));
+        }
+        if writes && keys::local(own, self.id, sge, Access::LOCAL_WRITE).is_none() {
+            return Err(Error::Permission("the region does not allow local writes"));
         }
         Ok(())
     }

@@ -5,25 +5,17 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use ferriband_memory::Segment;
-use ferriband_memory::mapping::SharedMapping;
 use ferriband_memory::populate;
 use ferriband_transport::direct::layout::{KeyEntry, key_index};
-use ferriband_transport::direct::mark::{self, Revoked};
-use ferriband_transport::direct::{BindRequest, Link};
+use ferriband_transport::direct::mark::Revoked;
 use ferriband_transport::types::Access;
 
 use crate::base::error::Error;
 use crate::base::limits;
 use crate::lock;
 use crate::objects::context::{Context, Pd};
-use crate::process::peers::MapSource;
-use crate::progress::Engine;
-
-/// How long a deregistration waits for a peer that stopped in the middle of an access.
-const STOPPED_PEER_WAIT: Duration = Duration::from_secs(2);
 
 /// How to register a region.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +78,18 @@ fn check_memory(init: &MrInit) -> Result<(), Error> {
     Ok(())
 }
 
+/// Writes the entry of a region's key.
+fn publish(pd: &Pd, key: u32, init: &MrInit, dm: Option<&DeviceMemory>) -> Extent {
+    let memory = pd.ctx.engine.memory();
+    let map_id = memory.publish_key(key, pd.id, init, dm.map(|dm| &dm.segment));
+    Extent {
+        addr: init.addr,
+        length: init.length,
+        access: init.access,
+        map_id,
+    }
+}
+
 impl Mr {
     pub(crate) fn register(pd: &Arc<Pd>, init: MrInit) -> Result<Arc<Self>, Error> {
         Self::publish(pd, init, None)
@@ -126,8 +130,8 @@ impl Mr {
         if dm.is_none() {
             check_memory(&init)?;
         }
-        let key = engine.claim_key()?;
-        let extent = engine.publish_key(key, pd, &init, dm.as_deref());
+        let key = engine.memory().claim_key()?;
+        let extent = publish(pd, key, &init, dm.as_deref());
         pd.use_it();
         Ok(Arc::new(Mr {
             cookie: AtomicUsize::new(0),
@@ -166,8 +170,8 @@ impl Mr {
         if lock(&engine.regions.bound).contains_key(&self.key()) {
             return Err(Error::Busy("memory windows are bound to the region"));
         }
-        engine.revoke_key(self.key())?;
-        engine.forget_mapping(lock(&self.extent).map_id);
+        engine.memory().revoke_key(self.key())?;
+        engine.peers.forget_mapping(lock(&self.extent).map_id);
         if let Some(dm) = &self.dm {
             dm.regions.fetch_sub(1, Ordering::AcqRel);
         }
@@ -208,9 +212,9 @@ impl Mr {
             check_memory(&init)?;
         }
         KeyEntry::revoke(&**engine.process.own, key_index(key));
-        engine.wait_for_marks(Revoked::Key(key))?;
-        engine.forget_mapping(old.map_id);
-        let extent = engine.publish_key(key, new_pd, &init, self.dm.as_deref());
+        engine.memory().quiet.wait_for_marks(Revoked::Key(key))?;
+        engine.peers.forget_mapping(old.map_id);
+        let extent = publish(new_pd, key, &init, self.dm.as_deref());
         *lock(&self.extent) = extent;
         new_pd.use_it();
         old_pd.release();
@@ -255,7 +259,7 @@ pub(crate) struct WindowState {
 impl Mw {
     pub(crate) fn allocate(pd: &Arc<Pd>, kind: MwKind) -> Result<Arc<Self>, Error> {
         let engine = &pd.ctx.engine;
-        let first_key = engine.claim_key()?;
+        let first_key = engine.memory().claim_key()?;
         lock(&engine.regions.windows).insert(
             key_index(first_key) as u32,
             WindowState {
@@ -290,14 +294,14 @@ impl Mw {
                 state.bound
             }
         });
-        if let Err(error) = engine.revoke_key(key) {
+        if let Err(error) = engine.memory().revoke_key(key) {
             lock(&engine.regions.windows).extend(state.map(|state| (index, state)));
             return Err(error);
         }
         if let Some(state) = state
             && state.bound != 0
         {
-            engine.release_region(state.region);
+            engine.memory().release_region(state.region);
         }
         self.pd.release();
         Ok(())
@@ -351,228 +355,6 @@ impl DeviceMemory {
         match self.regions.load(Ordering::Acquire) {
             0 => Ok(()),
             _ => Err(Error::Busy("memory regions name the device memory")),
-        }
-    }
-}
-
-impl Engine {
-    /// Writes the entry of a region's key.
-    fn publish_key(&self, key: u32, pd: &Pd, init: &MrInit, dm: Option<&DeviceMemory>) -> Extent {
-        let (map_id, map_offset) = self.describe_mapping(init, dm);
-        let entry = KeyEntry {
-            key,
-            access: init.access,
-            iova: if init.access.contains(Access::ZERO_BASED) {
-                0
-            } else {
-                init.iova
-            },
-            length: init.length,
-            addr: init.addr,
-            pd: pd.id,
-            map_id,
-            map_offset,
-            only_qp: 0,
-            window: false,
-        };
-        entry.write(&**self.process.own, key_index(key));
-        Extent {
-            addr: init.addr,
-            length: init.length,
-            access: init.access,
-            map_id,
-        }
-    }
-
-    pub(crate) fn claim_key(&self) -> Result<u32, Error> {
-        lock(&self.regions.keys).claim(&self.process.own)
-    }
-
-    /// Revokes a key, waits until nobody uses it, and frees its slot.
-    pub(crate) fn revoke_key(&self, key: u32) -> Result<(), Error> {
-        KeyEntry::revoke(&**self.process.own, key_index(key));
-        self.wait_for_marks(Revoked::Key(key))?;
-        lock(&self.regions.keys).release(key);
-        Ok(())
-    }
-
-    /// Waits until no access to what was revoked is in flight, here or in a peer.
-    pub(crate) fn wait_for_marks(&self, what: Revoked) -> Result<(), Error> {
-        if let Some(roce) = self.wires.roce.get() {
-            let mut qps = self
-                .table
-                .qps
-                .read()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .clone();
-            qps.extend(lock(&self.table.carried).values().cloned().map(Some));
-            roce.quiesce(&qps);
-        }
-        // records of peers are executed under the ring's consumer lock: having held it is having waited
-        let peers = self.peer_list();
-        let mut deadline = None;
-        for link in peers.iter() {
-            let Some(channel) = link.0.channel.get() else {
-                continue;
-            };
-            self.wait_for_records(channel);
-            while mark::in_flight(&**channel.table, self.process.slot, what)
-                && link.0.lives()
-                && !link.dead()
-            {
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + STOPPED_PEER_WAIT);
-                if Instant::now() > deadline {
-                    return Err(Error::Busy(
-                        "a peer process stopped in the middle of an access; it cannot begin another",
-                    ));
-                }
-                std::thread::yield_now();
-            }
-        }
-        Ok(())
-    }
-
-    /// Invalidates a type 2 window's key on behalf of a work request or a peer's SEND with invalidate.
-    pub(crate) fn invalidate_window(&self, pd: u32, qpn: u32, rkey: u32) -> bool {
-        let index = key_index(rkey) as u32;
-        let mut windows = lock(&self.regions.windows);
-        let Some(state) = windows.get_mut(&index) else {
-            return false;
-        };
-        let scoped =
-            KeyEntry::read(&**self.process.own, rkey).is_some_and(|entry| entry.only_qp == qpn + 1);
-        if state.kind != MwKind::Type2 || state.pd != pd || state.bound != rkey || !scoped {
-            return false;
-        }
-        let region = std::mem::take(&mut state.region);
-        state.bound = 0;
-        drop(windows);
-        KeyEntry::revoke(&**self.process.own, index as usize);
-        self.release_region(region);
-        // a stopped peer keeps its mark; the key is revoked all the same
-        let _ = self.wait_for_marks(Revoked::Key(rkey));
-        true
-    }
-
-    /// Binds, rebinds or (length 0) unbinds a window.
-    pub(crate) fn bind_window(&self, pd: u32, qpn: u32, bind: &BindRequest) -> bool {
-        let index = bind.window;
-        let mut windows = lock(&self.regions.windows);
-        let Some(mut state) = windows.get_mut(&index) else {
-            return false;
-        };
-        if state.pd != pd || key_index(bind.rkey) as u32 != index {
-            return false;
-        }
-        // a bound type 2 window is invalidated before it is bound again (IBA 10.6.7.2.5)
-        if state.kind == MwKind::Type2 && state.bound != 0 {
-            return false;
-        }
-        let old = (state.bound, state.region);
-        if bind.length > 0 {
-            let Some(region) = KeyEntry::read(&**self.process.own, bind.lkey) else {
-                return false;
-            };
-            let Some(offset) = region.offset_of(bind.addr, bind.length) else {
-                return false;
-            };
-            let needs_write = bind
-                .access
-                .intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
-            let allowed = region.access.contains(Access::MW_BIND)
-                && region.pd == pd
-                && !region.window
-                && (!needs_write || region.access.contains(Access::LOCAL_WRITE));
-            if !allowed {
-                return false;
-            }
-            if old.0 != 0 {
-                // a peer in the middle of an access reads the old entry: it is not written over before the marks are clear. Not
-                // with the windows locked: a record that is being executed may want them.
-                KeyEntry::revoke(&**self.process.own, index as usize);
-                (state.bound, state.region) = (0, 0);
-                drop(windows);
-                self.release_region(old.1);
-                if self.wait_for_marks(Revoked::Key(old.0)).is_err() {
-                    return false;
-                }
-                windows = lock(&self.regions.windows);
-                match windows.get_mut(&index) {
-                    Some(found) if found.bound == 0 => state = found,
-                    _ => return false,
-                }
-            }
-            self.hold_region(bind.lkey);
-            let entry = KeyEntry {
-                key: bind.rkey,
-                access: bind.access,
-                iova: if bind.access.contains(Access::ZERO_BASED) {
-                    0
-                } else {
-                    bind.addr
-                },
-                length: bind.length,
-                addr: region.addr.wrapping_add(offset),
-                pd,
-                map_id: region.map_id,
-                map_offset: region.map_offset.wrapping_add(offset),
-                only_qp: if state.kind == MwKind::Type2 {
-                    qpn + 1
-                } else {
-                    0
-                },
-                window: true,
-            };
-            entry.write(&**self.process.own, index as usize);
-            state.bound = bind.rkey;
-            state.region = bind.lkey;
-            return true;
-        } else {
-            KeyEntry::revoke(&**self.process.own, index as usize);
-            (state.bound, state.region) = (0, 0);
-        }
-        drop(windows);
-        if old.0 != 0 {
-            self.release_region(old.1);
-            let _ = self.wait_for_marks(Revoked::Key(old.0));
-        }
-        true
-    }
-
-    fn hold_region(&self, key: u32) {
-        *lock(&self.regions.bound).entry(key).or_insert(0) += 1;
-    }
-
-    pub(crate) fn release_region(&self, key: u32) {
-        let mut bound = lock(&self.regions.bound);
-        if let Some(count) = bound.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                bound.remove(&key);
-            }
-        }
-    }
-
-    /// Notes how peers can map the memory of a region: identifier (0 for none) and offset of its first byte.
-    fn describe_mapping(&self, init: &MrInit, dm: Option<&DeviceMemory>) -> (u32, u64) {
-        let MrInit { addr, length, .. } = *init;
-        // What lies there on demand may be another file the next time: a peer that has mapped this one would not see that.
-        if length == 0 || init.access.contains(Access::ON_DEMAND) {
-            return (0, 0);
-        }
-        if let Some(dm) = dm {
-            let offset = addr - dm.segment.base_addr();
-            return (
-                self.keep_mapping(MapSource::Segment(dm.segment.clone())),
-                offset,
-            );
-        }
-        match SharedMapping::detect(addr, length) {
-            Some(found) => {
-                let offset = found.offset;
-                (self.keep_mapping(MapSource::File(found, length)), offset)
-            }
-            None => (0, 0),
         }
     }
 }

@@ -174,3 +174,12 @@ fn check_size(max_wr: u32) -> Result<(), Error> {
     }
     Ok(())
 }
+
+impl Srq {
+    /// True for an extended queue of this domain.
+    pub(crate) fn in_domain(&self, domain: u64) -> bool {
+        self.xrc
+            .as_ref()
+            .is_some_and(|(xrcd, _)| xrcd.domain.id == domain)
+    }
+}

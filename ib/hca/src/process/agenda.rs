@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
-/// What is to be done for queue pairs, `Q`.
+/// What is to be done for queue pairs, `Q`; `K` knows those that keep something back.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct Agenda<Q> {
+pub(crate) struct Agenda<Q, K> {
     pub(crate) work_count: AtomicUsize,
     pub(crate) next_timer: AtomicU64,
     /// When the connection manager's timer goes off.
@@ -21,9 +21,10 @@ pub(crate) struct Agenda<Q> {
     /// Queue pairs that need to be driven; their number is `work_count`.
     pub(crate) work: Mutex<Vec<Arc<Q>>>,
     pub(crate) timers: Mutex<BTreeMap<(u64, u32), Arc<Q>>>,
+    pub(crate) tails: K,
 }
 
-impl<Q> Default for Agenda<Q> {
+impl<Q, K: Default> Default for Agenda<Q, K> {
     fn default() -> Self {
         Agenda {
             work_count: AtomicUsize::new(0),
@@ -33,6 +34,7 @@ impl<Q> Default for Agenda<Q> {
             polled_for: AtomicBool::new(false),
             work: Mutex::default(),
             timers: Mutex::default(),
+            tails: K::default(),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{self, Release};
 
 use ferriband_memory::Segment;
 use ferriband_memory::host::{Host, JoinOptions};
@@ -72,5 +72,38 @@ impl Process {
             waker: Arc::new(EventFd::new(false)?),
             bell: Arc::new(EventFd::new(false)?),
         })
+    }
+
+    /// Err in a forked child, and after the device failed. Every call on a queue asks this: one
+    /// comparison.
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<(), Error> {
+        if self.alive_in.load(Ordering::Relaxed) != fork::epoch() {
+            return self.why_not_alive();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn why_not_alive(&self) -> Result<(), Error> {
+        self.check_epoch()?;
+        Err(Error::Gone("an internal error made it fatal"))
+    }
+
+    /// Err in a forked child.
+    #[inline]
+    pub(crate) fn check_epoch(&self) -> Result<(), Error> {
+        if self.epoch != fork::epoch() {
+            return Err(Error::Gone(
+                "it was opened before a fork, by the parent process",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Ends the device: every later verb fails.
+    #[cold]
+    pub(crate) fn fail(&self) {
+        self.alive_in.store(NEVER, Ordering::Release);
     }
 }

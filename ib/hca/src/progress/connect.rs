@@ -18,20 +18,16 @@ use ferriband_memory::wait::{Epoll, EventFd};
 use ferriband_transport::direct::Link;
 use ferriband_transport::direct::layout::{MAGIC, PAIR_LEN, PROC_IDENTITY, PROC_LEN, PROC_MAGIC};
 use ferriband_transport::direct::mark::{self, Revoked};
-use ferriband_wire::Qpn;
 
-use crate::base::error::Error;
 use crate::lock;
 use crate::process::message::{
     MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
 };
-use crate::process::peer::{Peer, PeerLink};
+use crate::process::peer::PeerLink;
 use crate::process::peers::MapSource;
 use crate::progress::Engine;
 use crate::wire::direct::app::app;
 
-/// Descriptors that a channel takes at its beginning: the connection, and those that come or go by it.
-const CHANNEL_DESCRIPTORS: usize = 4;
 /// Messages taken from one connection before others have their turn.
 const MESSAGES: usize = 64;
 const GREETING_BYTES: usize = 40;
@@ -85,85 +81,6 @@ impl Greeting {
 }
 
 impl Engine {
-    /// The channel to the process that owns a queue pair number; begun if there is none yet.
-    pub(crate) fn link_to(&self, qpn: u32) -> Option<PeerLink> {
-        self.process
-            .registry
-            .owner_of_qpn(Qpn(qpn))
-            .map(|owner| self.link_to_process(owner))
-    }
-
-    /// Err if this process has too few descriptors left for a channel to the owner of a queue pair number. The channel is made by
-    /// the progress thread, which could tell nobody of it, and requests would wait for descriptors.
-    pub(crate) fn check_descriptors(&self, qpn: Qpn) -> Result<(), Error> {
-        let Some(owner) = self.process.registry.owner_of_qpn(qpn) else {
-            return Ok(());
-        };
-        let has_channel = |link: &PeerLink| {
-            link.slot() == owner.slot && link.0.generation == owner.generation && link.ready()
-        };
-        let is_own = owner.slot == self.process.slot && owner.generation == self.process.generation;
-        if is_own || self.peer_list().iter().any(has_channel) {
-            return Ok(());
-        }
-        let Some(any) = self.process.own.fd() else {
-            return Ok(());
-        };
-        let mut room = arrayvec::ArrayVec::<OwnedFd, CHANNEL_DESCRIPTORS>::new();
-        while !room.is_full() {
-            let copy = rustix::io::fcntl_dupfd_cloexec(any, 0);
-            room.push(copy.map_err(|error| {
-                Error::system("room for a channel's descriptors", error.raw_os_error())
-            })?);
-        }
-        Ok(())
-    }
-
-    /// The channel to a process; begun if there is none yet.
-    pub(crate) fn link_to_process(&self, process: ProcessRef) -> PeerLink {
-        if process.slot == self.process.slot && process.generation == self.process.generation {
-            return self.peers.own.clone();
-        }
-        let link = self.peer(process);
-        if !link.ready() {
-            self.process.waker.signal(1);
-        }
-        link
-    }
-
-    /// The peer object of a process; made if there is none.
-    fn peer(&self, process: ProcessRef) -> PeerLink {
-        let mut peers = self
-            .peers
-            .list
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let known = peers
-            .iter()
-            .find(|link| link.slot() == process.slot && link.0.generation == process.generation);
-        if let Some(link) = known {
-            return link.clone();
-        }
-        let link = PeerLink(Arc::new(Peer::new(
-            self.process.slot,
-            process.slot,
-            process.generation,
-            self.process
-                .registry
-                .member(process)
-                .map_or(0, |member| member.identity.pid),
-        )));
-        let mut list = Vec::clone(&peers);
-        // in order of their slots: pending bits are looked up
-        let at = list.partition_point(|other| other.slot() < process.slot);
-        list.insert(at, link.clone());
-        *peers = Arc::new(list);
-        self.peers_changed();
-        drop(peers);
-        self.watch(&link);
-        link
-    }
-
     /// Names the progress thread, on which it is called, rather than the process: an exec ends that thread and keeps the process's
     /// number, so a peer whose access comes late finds nobody instead of the new program.
     fn greeting(&self) -> Greeting {
@@ -180,7 +97,7 @@ impl Engine {
     /// Connects to peers that are wanted and have no channel. True if some have to be tried again later.
     pub(super) fn connect_pending(&self, epoll: &Epoll) -> bool {
         let mut again = false;
-        for link in self.peer_list().iter() {
+        for link in self.peers.all().iter() {
             if link.ready() || link.dead() || lock(&link.0.control).is_some() {
                 continue;
             }
@@ -255,7 +172,8 @@ impl Engine {
             return;
         }
         let Some(link) = self
-            .peer_list()
+            .peers
+            .all()
             .iter()
             .find(|link| u64::from(link.slot()) == token)
             .cloned()
@@ -430,19 +348,6 @@ impl Engine {
         link.0.open();
         self.mark_pending(link.slot());
         self.wake_senders();
-    }
-
-    /// Every queue pair with work looks again.
-    pub(super) fn wake_senders(&self) {
-        let qps = self
-            .table
-            .qps
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
-        for qp in qps.into_iter().flatten() {
-            self.schedule(&qp);
-        }
     }
 
     /// A peer wants to map a region of ours.

@@ -9,14 +9,12 @@ use ferriband_memory::host::Host;
 
 use super::Engine;
 use super::admin::Ports;
-use super::tails::Tails;
 use crate::cm::Cm;
 
 /// The loop of a process.
 #[derive(Debug)]
 pub(crate) struct Loop {
     pub(super) cm: OnceLock<Cm>,
-    pub(super) tails: Tails,
     pub(super) ports_seen: Mutex<Ports>,
     pub(super) stop: AtomicBool,
     pub(super) thread: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -26,7 +24,6 @@ impl Loop {
     pub(super) fn new(registry: &Host) -> Self {
         Loop {
             cm: OnceLock::new(),
-            tails: Tails::default(),
             ports_seen: Mutex::new(Ports::now(registry)),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),

@@ -19,7 +19,7 @@ const WATCH_NS: u64 = 10_000_000;
 
 /// Those that keep something back, or have lately.
 #[derive(Debug, Default)]
-pub(super) struct Tails {
+pub(crate) struct Tails {
     list: Mutex<Vec<Arc<Qp>>>,
     count: AtomicUsize,
     /// Looks in vain since the last one was kept back.

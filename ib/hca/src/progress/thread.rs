@@ -19,8 +19,8 @@ use crate::lock;
 use crate::objects::cq::Catch;
 use crate::progress::Engine;
 use crate::progress::rest;
-use crate::progress::round::ON_THREAD;
 use crate::progress::tails::LOOK_NS;
+use crate::qp::serve::ON_THREAD;
 
 /// Empty polls before a polling program yields at each: about 20 us.
 const SPIN_POLLS: u32 = 800;
@@ -316,7 +316,7 @@ impl Engine {
         seen.still = 0;
         self.agenda.assisting.store(false, Ordering::Release);
         self.process.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
-        self.progress.tails.leave();
+        self.agenda.tails.leave();
         fence(Ordering::SeqCst);
         self.with_peers(|peers| {
             self.serve_all(peers);
@@ -343,11 +343,11 @@ impl Engine {
             self.send_tails();
         } else {
             // of one that looks, too, if it goes on with something else
-            for qp in self.progress.tails.all() {
+            for qp in self.agenda.tails.all() {
                 qp.send_late_tail(self, now.saturating_sub(LOOK_NS / 2));
             }
         }
-        self.progress.tails.watch(&mut seen.tails, now)
+        self.agenda.tails.watch(&mut seen.tails, now)
     }
 
     /// Packets that a polling program leaves: it polls memory, not a completion queue. Then the thread handles them, until it has
@@ -395,13 +395,6 @@ impl Engine {
             seen.linger = seen.linger.saturating_sub(1);
         }
         seen.taken = roce.taken();
-    }
-
-    /// A request was executed that makes no completion here.
-    #[inline]
-    pub(crate) fn note_unseen(&self) {
-        let count = self.wires.unseen.load(Ordering::Relaxed).wrapping_add(1);
-        self.wires.unseen.store(count, Ordering::Relaxed);
     }
 
     /// Returns when the program has polled, or after so long. Without sleeping: a wake-up takes longer.

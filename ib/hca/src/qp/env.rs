@@ -16,13 +16,13 @@ use ferriband_wire::{PKey, RKey};
 use crate::lock;
 use crate::objects::srq::Srq;
 use crate::process::keys;
-use crate::progress::Engine;
 use crate::qp::Qp;
+use crate::qp::adapter::Adapter;
 use crate::wire::direct::app::app;
 
 /// The surroundings of a queue pair.
 pub(crate) struct PacketEnv<'a> {
-    pub engine: &'a Engine,
+    pub adapter: &'a Adapter,
     pub qp: &'a Qp,
     /// Elements of the receive that was taken last: reused, so that taking one allocates nothing.
     pub scratch: &'a mut Vec<Sge>,
@@ -44,15 +44,17 @@ impl PacketEnv<'_> {
     /// A shared receive queue that the packets of an XRC target may name.
     fn extended_srq(&self, number: u32) -> Option<Arc<Srq>> {
         let target = self.qp.target.as_ref()?;
-        target.srq(self.engine, number)
+        target.srq(&self.adapter.targets, number)
     }
 
     /// The domain of a list's elements.
     fn owner_pd(&self, owner: SgeOwner) -> u32 {
         match (owner, &self.qp.srq) {
-            (SgeOwner::Srq(number), _) if number != 0 => {
-                self.engine.srq_by_number(number).map_or(0, |srq| srq.pd.id)
-            }
+            (SgeOwner::Srq(number), _) if number != 0 => self
+                .adapter
+                .targets
+                .srq_by_number(number)
+                .map_or(0, |srq| srq.pd.id),
             (_, Some(srq)) => srq.pd.id,
             (_, None) => self.pd(),
         }
@@ -129,7 +131,7 @@ impl PacketEnv<'_> {
         len: usize,
         need: Access,
     ) -> Result<u64, MemoryError> {
-        let own = &self.engine.process.own;
+        let own = &self.adapter.process.own;
         let part = Sge {
             addr: sge.addr.wrapping_add(skip),
             length: len as u32,
@@ -162,7 +164,7 @@ impl PacketEnv<'_> {
         length: u64,
         access: Access,
     ) -> Result<(KeyEntry, u64), MemoryError> {
-        let entry = KeyEntry::read(&**self.engine.process.own, key.0).ok_or(MemoryError::Key)?;
+        let entry = KeyEntry::read(&**self.adapter.process.own, key.0).ok_or(MemoryError::Key)?;
         let scoped = entry.only_qp == 0 || entry.only_qp == self.qp.qpn + 1;
         if entry.pd != self.pd() || !scoped {
             return Err(MemoryError::Key);
@@ -335,7 +337,7 @@ impl Environment for PacketEnv<'_> {
         if !word.is_multiple_of(8) {
             return Err(MemoryError::Range);
         }
-        Ok(direct::Host::local_atomic(self.engine, word, op))
+        Ok(direct::Host::local_atomic(self.adapter, word, op))
     }
 
     fn invalidate_remote(&mut self, key: RKey) -> Result<(), MemoryError> {
@@ -343,7 +345,11 @@ impl Environment for PacketEnv<'_> {
     }
 
     fn invalidate_local(&mut self, key: RKey) -> Result<(), MemoryError> {
-        if self.engine.invalidate_window(self.pd(), self.qp.qpn, key.0) {
+        if self
+            .adapter
+            .memory()
+            .invalidate_window(self.pd(), self.qp.qpn, key.0)
+        {
             Ok(())
         } else {
             Err(MemoryError::Key)
@@ -359,7 +365,11 @@ impl Environment for PacketEnv<'_> {
             length: bind.length,
             access: bind.access,
         };
-        if self.engine.bind_window(self.pd(), self.qp.qpn, &request) {
+        if self
+            .adapter
+            .memory()
+            .bind_window(self.pd(), self.qp.qpn, &request)
+        {
             Ok(())
         } else {
             Err(MemoryError::Access)

@@ -8,7 +8,7 @@ use ferriband_transport::types::{Access, Sge};
 
 use crate::process::keys;
 use crate::process::peer::PeerLink;
-use crate::progress::Engine;
+use crate::qp::adapter::Adapter;
 use crate::wire::direct::app::{CHUNK_BYTES, app};
 
 /// Copies of one piece stay well below this; the machine never moves more than a message at once.
@@ -16,7 +16,7 @@ fn len(bytes: u64) -> usize {
     bytes as usize
 }
 
-impl Host for Engine {
+impl Host for Adapter {
     type Seg = Span;
     type Link = PeerLink;
 
@@ -172,15 +172,15 @@ impl Host for Engine {
     }
 
     fn extended_target(&self, qpn: u32) -> Option<QpEntry> {
-        self.xrc_entry(qpn)
+        self.targets.get(&self.process, qpn)?.entry(&self.process)
     }
 
     fn invalidate(&self, pd: u32, qpn: u32, rkey: u32) -> bool {
-        self.invalidate_window(pd, qpn, rkey)
+        self.memory().invalidate_window(pd, qpn, rkey)
     }
 
     fn bind(&self, pd: u32, qpn: u32, bind: &BindRequest) -> bool {
-        self.bind_window(pd, qpn, bind)
+        self.memory().bind_window(pd, qpn, bind)
     }
 }
 

@@ -205,8 +205,8 @@ impl Qp {
         new: &QpAttr,
         mask: QpAttrMask,
     ) -> Result<(), Error> {
-        let engine = &*self.ctx.engine;
-        let roce = engine.packets_of(&self.ctx.device)?;
+        let adapter = &*self.ctx.engine;
+        let roce = adapter.packets_of(&self.ctx.device)?;
         let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
@@ -232,7 +232,7 @@ impl Qp {
         }
         if side.wait.keeps_any() {
             // what was taken is acknowledged, and what was posted sent, before the queue pair stops: nobody would after it
-            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+            self.turn(adapter, side, Turn::Due, &mut Catch::nobody());
         }
         side.machine.modify(new, mask)?;
         if mask.contains(QpAttrMask::PATH_MTU) {
@@ -240,7 +240,7 @@ impl Qp {
                 .set_window(roce.window(self.ctx.device.is_ethernet()));
         }
         self.set_pace(side);
-        self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        self.turn(adapter, side, Turn::Due, &mut Catch::nobody());
         Ok(())
     }
 
@@ -263,8 +263,8 @@ impl Qp {
     /// # Errors
     /// `Unsupported` where no packets go, `Invalid` before RTS.
     pub fn limit_rate(self: &Arc<Self>, kbps: u32) -> Result<(), Error> {
-        let engine = &*self.ctx.engine;
-        engine.check_alive()?;
+        let adapter = &*self.ctx.engine;
+        adapter.check_alive()?;
         if !matches!(self.state_now(), QpState::Rts | QpState::Sqd) {
             return Err(Error::Invalid("a rate is limited in RTS"));
         }
@@ -275,7 +275,7 @@ impl Qp {
         ))?;
         self.rate_kbps.store(kbps, Ordering::Release);
         self.set_pace(side);
-        self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        self.turn(adapter, side, Turn::Due, &mut Catch::nobody());
         Ok(())
     }
 
@@ -293,7 +293,7 @@ impl Qp {
     /// known, an acknowledgement goes first, in a datagram of its own.
     pub(crate) fn packets_in(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         now: Instant,
         (source, together): (IpAddr, bool),
         run: impl FnOnce(&mut Incoming<'_>),
@@ -310,7 +310,7 @@ impl Qp {
             stranger,
             lost: None,
             qp: self,
-            engine,
+            adapter,
             now,
             side,
             region: None,
@@ -319,7 +319,7 @@ impl Qp {
 
     /// After a batch of packets: answers, requests, completions, events, the timer. True if an acknowledgement is kept back, which
     /// the next idle round has to send.
-    pub(crate) fn turn_packets(self: &Arc<Self>, engine: &Engine, catch: &mut Catch<'_>) -> bool {
+    pub(crate) fn turn_packets(self: &Arc<Self>, adapter: &Adapter, catch: &mut Catch<'_>) -> bool {
         let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
@@ -330,14 +330,14 @@ impl Qp {
         } else {
             Turn::Due
         };
-        self.turn(engine, side, why, catch);
+        self.turn(adapter, side, why, catch);
         side.wait.keeps_acknowledgement()
     }
 
     /// The timer, or work that was left.
-    pub(super) fn drive_packets(self: &Arc<Self>, engine: &Engine) -> bool {
+    pub(super) fn drive_packets(self: &Arc<Self>, adapter: &Adapter) -> bool {
         // what is late is judged by the time until which packets were looked at
-        let judged = engine.opened_roce().map_or(Instant(0), Roce::caught_up_at);
+        let judged = adapter.opened_roce().map_or(Instant(0), Roce::caught_up_at);
         let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
@@ -346,13 +346,13 @@ impl Qp {
         self.armed_at.store(u64::MAX, Ordering::Release);
         side.machine.handle_timeout(judged);
         self.add_to_port(side);
-        self.turn(engine, side, Turn::Due, &mut Catch::nobody())
+        self.turn(adapter, side, Turn::Due, &mut Catch::nobody())
     }
 
     /// Lets go of everything that the machine has to say. True if anything moved.
     fn turn(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         side: &mut PacketSide,
         why: Turn,
         catch: &mut Catch<'_>,
@@ -368,25 +368,25 @@ impl Qp {
             self.notify(side, now);
         }
         // whoever hears of a failure by the packets that follow finds this side's state changed
-        let failed = self.follow_state(engine, side);
+        let failed = self.follow_state(adapter, side);
         let due = side.machine.answer_due() == AnswerDue::Ack;
         side.wait.begin(why, due, now.0);
-        let sent = run::with_run(|run| self.transmit(engine, side, now, run));
+        let sent = run::with_run(|run| self.transmit(adapter, side, now, run));
         let waits = side.wait.keeps_end();
         if waits {
-            engine.keep_tail(self, why == Turn::Posted);
+            adapter.keep_tail(self, why == Turn::Posted);
         }
         // responses of a READ wait for no other message
         if sent == TURN_PACKETS && (!waits || side.machine.answer_due() == AnswerDue::More) {
-            engine.schedule(self);
+            adapter.schedule(self);
         }
         gather(&mut side.machine, &mut side.told);
         let moved = sent > 0 || !side.told.is_empty();
-        self.tell(engine, side, catch);
+        self.tell(adapter, side, catch);
         while let Some(event) = side.machine.poll_event() {
-            self.packet_event(engine, event);
+            self.packet_event(adapter, event);
         }
-        if self.follow_state(engine, side) || failed {
+        if self.follow_state(adapter, side) || failed {
             match self.on_packets.load(Ordering::Acquire) {
                 true => self.flush_receives(),
                 // a datagram queue pair that sends by the direct wire
@@ -399,13 +399,13 @@ impl Qp {
             && at < self.armed_at.load(Ordering::Acquire)
         {
             self.armed_at.store(at, Ordering::Release);
-            engine.set_timer(self, at);
+            adapter.set_timer(self, at);
         }
         moved
     }
 
     /// Completions to their queues: those of sends first, so that nobody hears of a reply before its own send has completed.
-    fn tell(&self, engine: &Engine, side: &mut PacketSide, catch: &mut Catch<'_>) {
+    fn tell(&self, adapter: &Adapter, side: &mut PacketSide, catch: &mut Catch<'_>) {
         if side.told.is_empty() {
             return;
         }
@@ -431,7 +431,7 @@ impl Qp {
                         }
                     }
                     CompletionTarget::XrcSrq(number) => {
-                        if let Some(srq) = engine.srq_by_number(*number)
+                        if let Some(srq) = adapter.targets.srq_by_number(*number)
                             && let Some((_, cq)) = &srq.xrc
                         {
                             cq.push_or_hand(completion, catch);
@@ -448,27 +448,27 @@ impl Qp {
     #[cold]
     fn enter_domain(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         side: &mut PacketSide,
         target: &TargetProxy,
         packet: &Packet<'_>,
     ) -> bool {
         let number = packet.ext().xrceth.map(|eth| eth.xrc_srq);
         let pd = number
-            .and_then(|number| target.srq(engine, number))
+            .and_then(|number| target.srq(&adapter.targets, number))
             .map_or(0, |srq| srq.pd.id);
         if pd != target.packets_pd() && side.machine.answer_due() == AnswerDue::More {
             // what was asked for in the other domain is read there
-            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+            self.turn(adapter, side, Turn::Due, &mut Catch::nobody());
             if side.machine.answer_due() == AnswerDue::More {
                 return false;
             }
         }
         target.set_packets_pd(pd);
-        target.accepts(engine)
+        target.accepts(&adapter.process)
     }
 
-    fn packet_event(&self, engine: &Engine, event: QpEvent) {
+    fn packet_event(&self, adapter: &Adapter, event: QpEvent) {
         if let Some(target) = &self.target {
             // it has handles in other places, which hear of errors alone
             let failed = match event {
@@ -477,7 +477,7 @@ impl Qp {
                 QpEvent::QpAccessErr => TargetEvent::AccessError,
                 _ => return,
             };
-            return target.fail(engine, failed);
+            return target.fail(&adapter.process, failed);
         }
         match event {
             QpEvent::CommEst => self.raise(AsyncKind::CommEst),
@@ -499,13 +499,13 @@ impl Qp {
 
     /// The machine goes to the error states by itself. True if it has gone to ERR: receives are to be flushed, behind what the
     /// machine has completed.
-    fn follow_state(&self, engine: &Engine, side: &PacketSide) -> bool {
+    fn follow_state(&self, adapter: &Adapter, side: &PacketSide) -> bool {
         let state = side.machine.state();
         if let Some(target) = &self.target
             && state == QpState::Err
-            && target.accepts(engine)
+            && target.accepts(&adapter.process)
         {
-            target.refuse(engine, true);
+            target.refuse(&adapter.process, true);
         }
         if state == self.state_now() || !matches!(state, QpState::Err | QpState::Sqe) {
             return false;
@@ -547,10 +547,14 @@ impl Qp {
                 return true;
             }
             let in_packets = |qpn| registry.kind_of_qpn(qpn) == Some(BlockKind::Packets);
-            let engine = &self.ctx.engine;
+            let adapter = &self.ctx.engine;
             return match self.qp_type {
-                QpType::XrcSend => in_packets(Qpn(self.qpn)) && engine.xrc_takes_packets(dest),
-                QpType::XrcRecv => in_packets(dest) && engine.xrc_takes_packets(Qpn(self.qpn)),
+                QpType::XrcSend => {
+                    in_packets(Qpn(self.qpn)) && xrc::takes_packets(&adapter.process, dest)
+                }
+                QpType::XrcRecv => {
+                    in_packets(dest) && xrc::takes_packets(&adapter.process, Qpn(self.qpn))
+                }
                 _ => in_packets(Qpn(self.qpn)) || device.is_local(av) && in_packets(dest),
             };
         }

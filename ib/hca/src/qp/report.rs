@@ -109,7 +109,7 @@ impl Qp {
     }
 }
 
-impl Engine {
+impl Adapter {
     /// What is known of the process that has, or had, a queue pair of this host. `slot` is where it was.
     fn peer_report(&self, qpn: Qpn, slot: u32) -> PeerReport {
         let known = |process: Option<ProcessRef>| {
@@ -118,7 +118,7 @@ impl Engine {
                 .watched
                 .iter()
                 .filter_map(|place| place.get().cloned());
-            let mut links = watched.chain(self.peer_list().iter().cloned().collect::<Vec<_>>());
+            let mut links = watched.chain(self.peers.all().iter().cloned().collect::<Vec<_>>());
             links.find(|link| match process {
                 Some(process) => {
                     (link.slot(), link.0.generation) == (process.slot, process.generation)

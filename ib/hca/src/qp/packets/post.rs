@@ -55,7 +55,7 @@ impl Qp {
     /// Queues a send and lets its packets go.
     pub(in crate::qp) fn post_packets(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         request: &SendRequest<'_>,
     ) -> Result<(), Error> {
         let _handling = crate::wire::packets::handling();
@@ -63,14 +63,14 @@ impl Qp {
         let side = guard.as_deref_mut().ok_or(NOT_READY)?;
         self.enqueue_packets(side, request)?;
         side.machine.settle_sends();
-        self.turn(engine, side, Turn::Posted, &mut Catch::nobody());
+        self.turn(adapter, side, Turn::Posted, &mut Catch::nobody());
         Ok(())
     }
 
     /// Queues several sends, all or none of them, and lets their packets go.
     pub(in crate::qp) fn post_batch_packets<'a>(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         requests: impl Iterator<Item = SendRequest<'a>>,
     ) -> Result<(), Error> {
         let _handling = crate::wire::packets::handling();
@@ -83,7 +83,7 @@ impl Qp {
             }
         }
         side.machine.settle_sends();
-        self.turn(engine, side, Turn::Posted, &mut Catch::nobody());
+        self.turn(adapter, side, Turn::Posted, &mut Catch::nobody());
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::wait::Go;
 use super::{PacketSide, Qp};
 use crate::base::limits;
 use crate::device::pace;
-use crate::progress::Engine;
+use crate::qp::adapter::Adapter;
 use crate::qp::env::PacketEnv;
 use crate::wire::packets::path::TxPath;
 use crate::wire::packets::run::{self, Run};
@@ -30,7 +30,7 @@ impl Qp {
     /// Packets out, at most a turn's: all that do not wait.
     pub(super) fn transmit(
         &self,
-        engine: &Engine,
+        adapter: &Adapter,
         side: &mut PacketSide,
         now: Instant,
         run: &mut Run,
@@ -45,7 +45,7 @@ impl Qp {
             ..
         } = side;
         let mut env = PacketEnv {
-            engine,
+            adapter,
             qp: self,
             scratch,
             region: &mut None,
@@ -61,7 +61,7 @@ impl Qp {
                 // as much again had better go at once
                 && let Some(bytes) = machine.end_of_last(run.most_packets().min(together as u32) / 2)
             {
-                wait.end_is_next(bytes, now.0, engine.looks(), flies);
+                wait.end_is_next(bytes, now.0, adapter.looks(), flies);
             }
             if count >= TURN_PACKETS {
                 break;
@@ -85,7 +85,7 @@ impl Qp {
                 if let Some(to) = machine.datagram() {
                     wait.pace
                         .charge(limit, now.0, length, self.rate_of_path(to));
-                    self.push_datagram(engine, datagram, to, packet.len, run);
+                    self.push_datagram(adapter, datagram, to, packet.len, run);
                 }
                 continue;
             }
@@ -119,7 +119,7 @@ impl Qp {
     /// A datagram of `len` bytes, in the run's room, goes by its own path, which is kept in `last`.
     fn push_datagram(
         &self,
-        engine: &Engine,
+        adapter: &Adapter,
         last: &mut Option<(AddressVector, u32, TxPath)>,
         to: &Datagram,
         len: usize,
@@ -130,7 +130,7 @@ impl Qp {
             .is_some_and(|(av, qpn, _)| *av == to.av && *qpn == to.qpn.0);
         if !same {
             *last = self
-                .datagram_path(engine, to)
+                .datagram_path(adapter, to)
                 .map(|path| (to.av, to.qpn.0, path));
         }
         if let Some((_, _, path)) = last {
@@ -161,8 +161,8 @@ impl Qp {
         });
     }
 
-    fn datagram_path(&self, engine: &Engine, to: &Datagram) -> Option<TxPath> {
-        let roce = engine.opened_roce()?;
+    fn datagram_path(&self, adapter: &Adapter, to: &Datagram) -> Option<TxPath> {
+        let roce = adapter.opened_roce()?;
         let numbers = (self.qpn, to.qpn.0);
         TxPath::resolve(&self.ctx.device, &roce.ports, &to.av, numbers, Spread::Many).ok()
     }

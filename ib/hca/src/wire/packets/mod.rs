@@ -187,9 +187,9 @@ impl Roce {
     }
 
     /// A block of numbers has come: packets for it are steered here.
-    pub(crate) fn steer(&self, engine: &Engine) {
+    pub(crate) fn steer(&self, registry: &Host) {
         let Some(port) = self.port.get() else { return };
-        if port.attach(&engine.process.registry, STEER_WAIT).is_err() {
+        if port.attach(registry, STEER_WAIT).is_err() {
             self.astray.store(true, Relaxed);
         }
     }

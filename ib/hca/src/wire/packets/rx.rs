@@ -103,7 +103,7 @@ impl RxSide {
         }
         let wire = local.fabric.as_ref();
         if wire.is_some_and(crate::wire::native::fabric::Wire::has_new_pkeys) {
-            engine.tell_of_pkeys();
+            engine.owners.tell_of_pkeys();
         }
         worked
     }
