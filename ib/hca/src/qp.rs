@@ -22,31 +22,18 @@ pub(crate) mod wires;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ferriband_memory::{AppMemory, Span};
-use ferriband_transport::direct::layout::QpEntry;
-use ferriband_transport::direct::mark::Revoked;
-use ferriband_transport::direct::{
-    self, Answered, BindRequest, Consumer, Handled, Link, Receiver, Record, RecvQueue, SendAttr,
-    SendState, Sender, TargetEvent, TargetSink,
-};
-use ferriband_transport::qp_state;
-use ferriband_transport::types::{
-    AddressVector, Completion, QpAttr, QpAttrMask, QpCap, QpState, QpType, SendFlags, SendOpcode,
-    Sge, WcOpcode, WcStatus,
-};
+use ferriband_transport::direct::{Receiver, RecvQueue};
+use ferriband_transport::types::{QpAttr, QpCap, QpState, QpType, SendFlags, SendOpcode, Sge};
 
-use ferriband_wire::{Gid, Lid, Qpn};
+use ferriband_wire::{Gid, Lid};
 
 use crate::base::error::Error;
-use crate::base::limits;
 use crate::objects::ah::Ah;
 use crate::objects::context::{Context, Pd};
-use crate::objects::cq::{Catch, Cq};
+use crate::objects::cq::Cq;
 use crate::objects::event::AsyncKind;
 use crate::objects::srq::Srq;
-use crate::process::peer::PeerLink;
-use crate::qp::adapter::Adapter;
-use crate::xrc::{self, TargetProxy, Xrcd, shown_state};
+use crate::xrc::{TargetProxy, Xrcd, shown_state};
 use crate::{FastMutex, lock};
 
 pub(crate) use receive::Outcome;

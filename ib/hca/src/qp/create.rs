@@ -1,6 +1,18 @@
 //! Creation of a queue pair.
 
-use super::*;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ferriband_transport::direct::{Receiver, RecvQueue, Sender};
+use ferriband_transport::types::{QpAttr, QpCap, QpState, QpType};
+
+use crate::FastMutex;
+use crate::base::error::Error;
+use crate::base::limits;
+use crate::objects::context::{Context, Pd};
+use crate::qp::send::SendHalf;
+use crate::qp::{NO_INDEX, Qp, QpInit};
+use crate::xrc::TargetProxy;
 
 /// Bytes of a scatter/gather element in an adapter's work request.
 const SGE_BYTES: u32 = 16;

@@ -1,7 +1,12 @@
 //! Multicast groups that a datagram queue pair is attached to.
 
-use super::*;
+use ferriband_transport::types::QpType;
+use ferriband_wire::{Gid, Lid, Qpn};
+
+use crate::base::error::Error;
 use crate::device::address_of;
+use crate::lock;
+use crate::qp::Qp;
 
 /// LIDs of groups (IBA 4.1.3); the one above them is the permissive LID.
 const MULTICAST_LIDS: std::ops::RangeInclusive<u16> = 0xc000..=0xfffe;

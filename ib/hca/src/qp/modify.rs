@@ -1,7 +1,22 @@
 //! Transitions: what each state lets the two halves do, and how memory is taken back from peers.
 
-use super::*;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferriband_transport::direct::layout::QpEntry;
+use ferriband_transport::direct::mark::Revoked;
+use ferriband_transport::direct::{Link, RecvQueue, SendAttr, SendState};
+use ferriband_transport::qp_state;
+use ferriband_transport::types::{
+    Completion, QpAttr, QpAttrMask, QpState, QpType, WcOpcode, WcStatus,
+};
+
+use crate::base::error::Error;
+use crate::lock;
+use crate::objects::cq::Catch;
+use crate::objects::event::AsyncKind;
 use crate::objects::regions::Quiet;
+use crate::qp::Qp;
 
 impl Qp {
     /// Changes attributes and state (I12): a refused call changes nothing.

@@ -4,29 +4,37 @@
 //! completions, and a send's completion is told before a receive's. Must not know sockets.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferriband_fork::PerProcess;
 use ferriband_memory::host::BlockKind;
-use ferriband_transport::env::BindWindow;
+use ferriband_transport::direct::{self, TargetEvent};
 use ferriband_transport::qp_state::QpLimits;
-use ferriband_transport::types::Instant;
-use ferriband_transport::{
-    AnswerDue, CompletionTarget, Datagram, HoldBudget, Payload, QpConfig, QpCounters, QpEvent,
-    QueuePair, SendWr, Tuning,
+use ferriband_transport::types::{
+    AddressVector, Completion, Instant, QpAttr, QpAttrMask, QpState, QpType, Sge,
 };
-use ferriband_wire::{Packet, QKey, RKey};
+use ferriband_transport::{
+    AnswerDue, CompletionTarget, HoldBudget, QpConfig, QpCounters, QpEvent, QueuePair, Tuning,
+};
+use ferriband_wire::{Packet, Qpn};
+
+use crate::base::error::Error;
+use crate::base::{incident, limits};
+use crate::device::{address_of, pace};
+use crate::lock;
+use crate::objects::cq::Catch;
+use crate::objects::event::AsyncKind;
+use crate::qp::Qp;
+use crate::qp::adapter::Adapter;
+use crate::wire::packets::path::TxPath;
+use crate::wire::packets::{Roce, handling, run};
+use crate::wire::roce::ports::Spread;
+use crate::xrc::{self, TargetProxy};
 
 pub(crate) use self::incoming::Incoming;
 use self::transmit::TURN_PACKETS;
 use self::wait::Wait;
-use super::*;
-use crate::base::incident;
-use crate::device::{address_of, pace};
-use crate::wire::packets::path::TxPath;
-use crate::wire::packets::run;
-use crate::wire::packets::{Roce, handling};
-use crate::wire::roce::ports::Spread;
 
 mod incoming;
 mod owed;

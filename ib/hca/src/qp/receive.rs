@@ -1,6 +1,18 @@
 //! The receiving side: a record of a peer, and what the program is told of it.
 
-use super::*;
+use std::sync::Arc;
+
+use ferriband_transport::direct::{Consumer, Handled, Record, TargetEvent, TargetSink};
+use ferriband_transport::types::{Completion, QpState};
+
+use crate::lock;
+use crate::objects::cq::Catch;
+use crate::objects::event::AsyncKind;
+use crate::objects::srq::Srq;
+use crate::process::peer::PeerLink;
+use crate::qp::Qp;
+use crate::qp::adapter::Adapter;
+use crate::xrc::TargetProxy;
 
 /// What a record brought, beside its answer. A record for an ordinary queue pair leaves out which one: its ring remembers.
 #[derive(Debug, Default)]

@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use ferriband_admin::{PeerReport, PeerState, QpReport};
 use ferriband_memory::host::ProcessRef;
-use ferriband_transport::direct::layout::find_qp;
+use ferriband_transport::direct::Link;
+use ferriband_transport::direct::layout::{QpEntry, find_qp};
+use ferriband_transport::types::{Completion, QpAttr, QpState, QpType};
+use ferriband_wire::Qpn;
 
-use super::*;
 use crate::base::incident;
+use crate::lock;
+use crate::qp::Qp;
+use crate::qp::adapter::Adapter;
 
 /// Names of services as users of RDMA know them.
 fn service_name(qp_type: QpType) -> &'static str {

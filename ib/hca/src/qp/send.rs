@@ -1,7 +1,22 @@
 //! The sending side: requests as posted, driving what waits, answers, failure.
 
-use super::*;
-use crate::base::incident;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferriband_memory::{AppMemory, Span};
+use ferriband_transport::direct::layout::QpEntry;
+use ferriband_transport::direct::{self, Answered, BindRequest, Link, SendState, Sender};
+use ferriband_transport::types::{AddressVector, Completion, QpState, QpType, SendFlags};
+use ferriband_wire::Qpn;
+
+use crate::base::error::Error;
+use crate::base::{incident, limits};
+use crate::lock;
+use crate::objects::cq::{Catch, Cq};
+use crate::objects::event::AsyncKind;
+use crate::process::peer::PeerLink;
+use crate::qp::adapter::Adapter;
+use crate::qp::{Qp, SendRequest};
 
 /// Where completions of a send queue go.
 pub(super) struct SendSink<'a, 'c> {

@@ -3,8 +3,20 @@
 //! Owns the count of what fits. Must not know what becomes of requests.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::*;
+use ferriband_transport::env::BindWindow;
+use ferriband_transport::types::{QpType, SendFlags};
+use ferriband_transport::{Datagram, Payload, SendWr, direct};
+use ferriband_wire::{QKey, Qpn, RKey};
+
+use crate::base::error::Error;
+use crate::base::limits;
+use crate::lock;
+use crate::objects::cq::{Catch, Cq};
+use crate::qp::adapter::Adapter;
+use crate::qp::packets::{PacketSide, Turn};
+use crate::qp::{Qp, SendRequest};
 
 const NOT_READY: Error = Error::Invalid("the queue pair is not ready to send");
 

@@ -1,13 +1,18 @@
 //! What a queue pair on packets says of its connection: progress, retries, counters, the way of its packets.
 
+use std::sync::atomic::Ordering;
+
 use ferriband_admin::{Counter, PathReport, Progress, QpReport, Try};
+use ferriband_memory::host::PORT_STOPS;
+use ferriband_transport::types::{Completion, Instant, QpAttr, WcStatus};
 use ferriband_transport::{Cause, Drop as Lost, QpCounters};
 
-use ferriband_memory::host::PORT_STOPS;
-
-use super::*;
 use crate::base::incident;
+use crate::lock;
+use crate::qp::Qp;
+use crate::qp::packets::{Oddities, PacketSide};
 use crate::qp::report::named;
+use crate::wire::packets::path::TxPath;
 
 impl Qp {
     /// The report of a queue pair that is on packets; None if it is not.
