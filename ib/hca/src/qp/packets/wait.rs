@@ -6,7 +6,7 @@
 //!
 //! A reply is expected where one came at once before ([`Habit`]), of a program that comes back.
 //! Owns what is kept back and what is known of the program's habits. Must not know packets,
-//! sockets, nor who finds out that no reply comes (`roce/rx.rs`).
+//! sockets, nor who finds out that no reply comes (`wire/packets/batch.rs`).
 
 use ferriband_transport::AnswerDue;
 
