@@ -84,7 +84,7 @@ pub(super) fn any_done(guard: &Guard, indices: &[Option<u32>]) -> (Option<usize>
         let request = &guard.point.requests[index];
         request
             .done
-            .then(|| guard.point.requests.ended.wrapping_sub(request.ended))
+            .then(|| guard.point.requests.waits.ended.wrapping_sub(request.ended))
     };
     let mut first: Option<(usize, u32)> = None;
     for (place, index) in indices.iter().enumerate() {

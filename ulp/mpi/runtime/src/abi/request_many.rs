@@ -157,7 +157,7 @@ unsafe fn wait_plain(
             break;
         }
         // While nothing comes, those that have come are taken out.
-        guard.point.requests.awaited = index;
+        guard.point.requests.waits.awaited = index;
         let outcome = wait_for(guard, |guard| {
             if guard.point.requests[index].done {
                 return true;
@@ -166,7 +166,7 @@ unsafe fn wait_plain(
             taken = unsafe { reap_plain(guard, taken, at, requests, statuses) };
             false
         });
-        guard.point.requests.awaited = NOBODY;
+        guard.point.requests.waits.awaited = NOBODY;
         outcome.map_err(at_self)?;
         break;
     }

@@ -47,9 +47,9 @@ pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
     if guard.is_shared() {
         return threads::wait(guard, request, |guard| guard.point.requests[request].done);
     }
-    guard.point.requests.awaited = request;
+    guard.point.requests.waits.awaited = request;
     let outcome = wait_for(guard, |guard| guard.point.requests[request].done);
-    guard.point.requests.awaited = NOBODY;
+    guard.point.requests.waits.awaited = NOBODY;
     outcome
 }
 

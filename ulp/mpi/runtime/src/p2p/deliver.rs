@@ -22,35 +22,47 @@ impl Deliver for Point {
             return self.other(from, envelope, body);
         }
         let (tag, context) = (envelope.tag, envelope.context);
-        let comms = &mut self.objects.comms;
-        let Some(entry) = comms.of_context(context).and_then(|at| comms.get_mut(at)) else {
+        let Some((entry, rank)) = self.objects.comms.of_sender(context, from) else {
             return self.keep(from, envelope, body);
-        };
-        let Some(rank) = entry.rank_of(context, from) else {
-            return Err(broken(from));
         };
         let Some(receive) = entry.matching(context).arrive(rank, tag) else {
             return self.keep(from, envelope, body);
         };
-        if self.requests.fill(receive, from, (rank, tag), &body) {
-            self.over(receive);
-        }
-        if envelope.flags & SYNC != 0 {
-            self.tell_matched(from, envelope.seq);
+        let ends_more = self.requests.fill(receive, from, (rank, tag), &body);
+        if ends_more || envelope.flags & SYNC != 0 {
+            return Ok(self.say_met(receive, ends_more, from, envelope));
         }
         Ok(self.verdict())
     }
 }
 
 impl Point {
-    /// Whether the next message may be told.
+    /// Whether the next message may be told: not once what a call waits for is over.
     #[inline(always)]
     fn verdict(&self) -> Verdict {
-        if self.requests.satisfied || !self.due.is_empty() {
+        if self.requests.waits.satisfied {
             Verdict::Stop
         } else {
             Verdict::Next
         }
+    }
+
+    /// A message has met its receive, which `ends_more` than itself, or the sender is to be told.
+    #[cold]
+    fn say_met(
+        &mut self,
+        receive: u32,
+        ends_more: bool,
+        from: u32,
+        envelope: &Envelope,
+    ) -> Verdict {
+        if ends_more {
+            self.over(receive);
+        }
+        if envelope.flags & SYNC != 0 {
+            self.tell_matched(from, envelope.seq);
+        }
+        Verdict::Stop
     }
 
     /// A message of the program for which no receive waits.
@@ -103,7 +115,10 @@ impl Point {
             Kind::Note => (),
             _ => return Err(broken(from)),
         }
-        Ok(self.verdict())
+        Ok(match self.due.is_empty() {
+            true => self.verdict(),
+            false => Verdict::Stop,
+        })
     }
 
     /// A message that no receive has asked for.
@@ -131,7 +146,7 @@ impl Point {
         self.objects.comms[comm]
             .matching(context)
             .hold(source, tag, index);
-        self.requests.sleepers.note();
+        self.requests.waits.sleepers.note();
         Ok(())
     }
 

@@ -24,6 +24,7 @@ impl Runtime {
             return Ok(());
         }
         entry.fifo.push_back(message);
+        self.shm.link(peer).is_held = true;
         if entry.fifo.len() == 1 {
             self.point.stalled.push(peer);
             self.pump(peer)?;
@@ -55,15 +56,27 @@ impl Runtime {
             if !self.push(peer, &head, body.as_slice(), source)? {
                 return self.starve(peer);
             }
-            let seq = self.point.peers[peer as usize].sent;
+            let seq = self.last_sent(peer);
             self.point.peers[peer as usize].fifo.pop_front();
             self.has_gone(peer, token, seq);
         }
         self.point.stalled.retain(|stalled| *stalled != peer);
-        if let Some(outlet) = &mut self.point.peers[peer as usize].outlet {
+        let link = self.shm.link(peer);
+        link.is_held = false;
+        if let Some(outlet) = &mut link.outlet {
             outlet.starve(false);
         }
         Ok(true)
+    }
+
+    /// The number of the last message to `peer`.
+    fn last_sent(&self, peer: u32) -> u32 {
+        let entry = &self.point.peers[peer as usize];
+        if entry.by_verbs {
+            entry.sent
+        } else {
+            self.shm.links[peer as usize].sent
+        }
     }
 
     /// The message of what `token` names has gone to `peer` as number `seq`.
@@ -86,8 +99,7 @@ impl Runtime {
 
     /// Says that messages wait for credit of `peer`; unless that has just come.
     fn starve(&mut self, peer: u32) -> Outcome<bool> {
-        let entry = &mut self.point.peers[peer as usize];
-        if let Some(outlet) = &mut entry.outlet
+        if let Some(outlet) = &mut self.shm.link(peer).outlet
             && outlet.starve(true)
             && let Some(host) = &self.host
         {

@@ -83,10 +83,10 @@ impl Runtime {
     pub fn lose(&mut self, rank: u32) {
         let peer = &mut self.point.peers[rank as usize];
         peer.lost = true;
-        peer.outlet = None;
         peer.fifo.clear();
         peer.synchronous.clear();
         peer.recalled.clear();
+        self.shm.link(rank).lose();
         if let Some(net) = &mut self.net {
             net.forget_requests(rank);
         }
@@ -161,7 +161,7 @@ impl Runtime {
             let error = lost(format!("rank {rank} has died"));
             self.give_up(execution, error);
         }
-        self.point.requests.sleepers.note();
+        self.point.requests.waits.sleepers.note();
     }
 
     /// A receive has met a long message that nobody sends any more.

@@ -2,16 +2,14 @@
 //! and what concerns one other rank.
 //!
 //! Owns: all of that, in one structure, so that what is told of a message touches nothing else.
-//! Must not know: a transport's structures but for those of a peer's channel, collectives.
+//! Must not know: a transport's structures, collectives.
 
 use crate::errors::Outcome;
-use crate::host::{Outlet, Pair};
 use crate::objects::Objects;
 use crate::p2p::buffered::Buffers;
 use crate::p2p::due::Due;
 use crate::p2p::requests::Requests;
 use crate::p2p::unexpected::Unexpected;
-use crate::pace::Pace;
 use crate::transport::contract::Message;
 use std::collections::VecDeque;
 
@@ -40,22 +38,14 @@ pub struct Point {
 /// One other rank.
 #[derive(Default)]
 pub struct Peer {
-    /// Number of the last message to it.
+    /// Number of the last message to it by verbs.
     pub sent: u32,
-    /// Number of the last message from it.
+    /// Number of the last message from it by verbs.
     pub received: u32,
     /// Whether it is reached by verbs, and not by memory that both share.
     pub by_verbs: bool,
-    /// The channel to it.
-    pub outlet: Option<Outlet>,
-    /// The places by which messages are exchanged with it.
-    pub places: Option<Pair>,
-    /// How fast long messages are copied into it.
-    pub pace: Pace,
     /// It has died, and the others go on.
     pub lost: bool,
-    /// The channel from it, as index.
-    pub inlet: Option<u32>,
     /// Messages that nothing can take now, in order.
     pub fifo: VecDeque<Message>,
     /// Synchronous messages on their way: number and request.

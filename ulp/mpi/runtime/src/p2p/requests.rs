@@ -23,6 +23,16 @@ pub struct Requests {
     pub slab: Slab<Request>,
     /// Receives that are over and that nobody knows, for the next ones.
     pub spares: Vec<u32>,
+    /// Who waits for them.
+    pub waits: Waits,
+    /// The request of everything that was over at once.
+    pub nothing: u32,
+    /// Its handle.
+    pub over: i32,
+}
+
+/// Who waits for requests, and how many are over.
+pub struct Waits {
     /// The request that a call waits for, or [`NOBODY`]: a round may end once it is over.
     pub awaited: u32,
     /// Requests that are over, of all that there were.
@@ -31,10 +41,20 @@ pub struct Requests {
     pub satisfied: bool,
     /// Threads that wait.
     pub sleepers: Sleepers,
-    /// The request of everything that was over at once.
-    pub nothing: u32,
-    /// Its handle.
-    pub over: i32,
+}
+
+impl Waits {
+    /// The request at `index` is over. True if it is a part of another one, or nobody will ask for
+    /// it.
+    #[inline(always)]
+    fn over(&mut self, index: u32, request: &mut Request) -> bool {
+        self.satisfied |= index == self.awaited;
+        self.sleepers.over(index);
+        self.ended = self.ended.wrapping_add(1);
+        request.done = true;
+        request.ended = self.ended;
+        request.freed || request.parent != NOBODY
+    }
 }
 
 impl Requests {
@@ -43,10 +63,12 @@ impl Requests {
         let mut requests = Self {
             slab: Slab::new(Kind::Request),
             spares: Vec::new(),
-            awaited: NOBODY,
-            ended: 0,
-            satisfied: false,
-            sleepers: Sleepers::default(),
+            waits: Waits {
+                awaited: NOBODY,
+                ended: 0,
+                satisfied: false,
+                sleepers: Sleepers::default(),
+            },
             nothing: 0,
             over: 0,
         };
@@ -75,34 +97,20 @@ impl Requests {
         self.slab.insert(request).map_err(|_| too_many_requests())
     }
 
-    /// A request is over, of which `last` changes what there is to say of it. True if it is a part
-    /// of another one, or nobody will ask for it.
-    #[inline(always)]
-    fn finish_with(&mut self, request: u32, last: impl FnOnce(&mut Request)) -> bool {
-        let entry = &mut self.slab[request];
-        last(entry);
-        self.satisfied |= request == self.awaited;
-        self.sleepers.over(request);
-        self.ended = self.ended.wrapping_add(1);
-        entry.done = true;
-        entry.ended = self.ended;
-        entry.freed || entry.parent != NOBODY
-    }
-
     /// A request is over. True if it is a part of another one, or nobody will ask for it.
     #[inline(always)]
     #[must_use]
     pub fn finish(&mut self, request: u32) -> bool {
-        self.finish_with(request, |_| ())
+        self.waits.over(request, &mut self.slab[request])
     }
 
     /// A receive has all of its message, which has `length` bytes. True as [`Requests::finish`].
     #[inline(always)]
     #[must_use]
     pub fn received(&mut self, receive: u32, rank: u32, tag: i32, length: u64) -> bool {
-        self.finish_with(receive, |entry| {
-            entry.status = told(rank, tag, length, entry.sink.len() as u64);
-        })
+        let entry = &mut self.slab[receive];
+        entry.status = told(rank, tag, length, entry.sink.len() as u64);
+        self.waits.over(receive, entry)
     }
 
     /// Puts the bytes of a message of rank `from` of the world where its receive wants them. True
@@ -111,11 +119,11 @@ impl Requests {
     #[must_use]
     pub fn fill(&mut self, receive: u32, from: u32, name: (u32, i32), body: &Source) -> bool {
         let (rank, tag) = name;
-        self.finish_with(receive, |entry| {
-            body.copy_to(&entry.sink);
-            entry.peer = from;
-            entry.status = told(rank, tag, body.len() as u64, entry.sink.len() as u64);
-        })
+        let entry = &mut self.slab[receive];
+        body.copy_to(&entry.sink);
+        entry.peer = from;
+        entry.status = told(rank, tag, body.len() as u64, entry.sink.len() as u64);
+        self.waits.over(receive, entry)
     }
 
     /// The request that a token names, unless it is over.
@@ -191,11 +199,12 @@ impl IndexMut<u32> for Requests {
 /// What a receive with `room` bytes is told of a message of `length`.
 #[inline(always)]
 fn told(rank: u32, tag: i32, length: u64, room: u64) -> Status {
-    if length > room {
-        status(rank, tag, MPI_ERR_TRUNCATE, room)
+    let (error, length) = if length > room {
+        (MPI_ERR_TRUNCATE, room)
     } else {
-        status(rank, tag, MPI_SUCCESS, length)
-    }
+        (MPI_SUCCESS, length)
+    };
+    status(rank, tag, error, length)
 }
 
 #[cold]

@@ -7,12 +7,11 @@ use crate::collective::rounds::Calls;
 use crate::collective::shared::Given;
 use crate::constants::{MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL};
 use crate::errors::Outcome;
-use crate::host::{self, Awaited, Host, Inlet, LargePages};
+use crate::host::{self, Awaited, Host, LargePages, Shm};
 use crate::net::{self, Net};
 use crate::objects::comms::{SELF, WORLD};
 use crate::p2p::point::Point;
 use crate::settings::Job;
-use crate::transport::polling::Polling;
 use crate::transport::shm::ways::Ways;
 use crate::transport::sizes::Sizes;
 
@@ -24,10 +23,8 @@ pub struct Runtime {
     pub host: Option<Host>,
     /// Ranks that are reached by verbs; none if no rank is.
     pub net: Option<Box<Net>>,
-    /// Channels to this process, in the order of their opening.
-    pub inlets: Vec<Inbound>,
-    /// Which of them are looked at in each round.
-    pub polling: Polling,
+    /// The channels between this rank and those of its host.
+    pub shm: Shm,
     /// Ranks of this host that have been offered long messages, and how many of them are not over.
     pub offered: Vec<(u32, u32)>,
     /// Long buffers, which the kernel may put into large pages.
@@ -65,14 +62,6 @@ pub struct Settings {
     pub job: Job,
 }
 
-/// A channel to this process.
-pub struct Inbound {
-    /// Rank in the world.
-    pub from: u32,
-    /// Its end here.
-    pub inlet: Inlet,
-}
-
 impl Runtime {
     /// For a process that is rank of the world's `host`, or alone.
     pub fn new(host: Option<Host>, settings: Settings) -> Outcome<Self> {
@@ -83,8 +72,7 @@ impl Runtime {
             point: Point::new(rank, size)?,
             host,
             net: None,
-            inlets: Vec::new(),
-            polling: Polling::new(),
+            shm: Shm::new(size),
             offered: Vec::new(),
             executions: Vec::new(),
             calls: Calls::new(),

@@ -172,9 +172,7 @@ impl Runtime {
             && self.point.requests[request].done
         {
             let took_ns = began.elapsed().as_nanos();
-            self.point.peers[to.peer as usize]
-                .pace
-                .note(source.len(), took_ns);
+            self.shm.link(to.peer).pace.note(source.len(), took_ns);
         }
         Ok(Started::Pending(request))
     }
@@ -183,12 +181,13 @@ impl Runtime {
     /// goes eagerly by memory that both share: where blocks are large
     /// enough, and copies fast.
     fn goes_near(&mut self, peer: u32, length: usize) -> bool {
-        let entry = &mut self.point.peers[peer as usize];
         let longest = match &self.host {
-            Some(host) if !entry.by_verbs => host.longest().min(self.settings.sizes.eager_near),
+            Some(host) if !self.point.peers[peer as usize].by_verbs => {
+                host.longest().min(self.settings.sizes.eager_near)
+            }
             _ => 0,
         };
-        length <= longest && entry.pace.goes()
+        length <= longest && self.shm.link(peer).pace.goes()
     }
 
     #[cold]

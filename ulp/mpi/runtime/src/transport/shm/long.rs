@@ -66,7 +66,7 @@ impl Runtime {
     pub fn pick_way(&mut self, peer: u32, sink: &Sink) -> Option<Way> {
         let host = self.host.as_ref()?;
         let may = !sink.has_gaps()
-            && self.point.requests.awaited != NOBODY
+            && self.point.requests.waits.awaited != NOBODY
             && is_joint(self.settings.shm.both_copy, sink.len())
             && host.longest() >= LARGE_PIECE
             && host.waits(peer);

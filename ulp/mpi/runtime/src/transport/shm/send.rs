@@ -6,7 +6,7 @@
 
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Pair, Source};
+use crate::host::{Inlet, Pair, Source};
 use crate::loss::dead;
 use crate::p2p::Target;
 use crate::runtime::Runtime;
@@ -21,13 +21,13 @@ impl Runtime {
     /// nothing but the stores. False if it takes more: then nothing has happened.
     #[inline(always)]
     pub fn store(&mut self, to: &Target, source: Source) -> bool {
-        let Some(entry) = self.point.peers.get_mut(to.peer as usize) else {
+        let Some(entry) = self.shm.links.get_mut(to.peer as usize) else {
             return false;
         };
         let Some(outlet) = &mut entry.outlet else {
             return false;
         };
-        if !entry.fifo.is_empty() {
+        if entry.is_held {
             return false;
         }
         if source.len() >= self.settings.sizes.swap
@@ -41,10 +41,7 @@ impl Runtime {
         };
         let seq = entry.sent.wrapping_add(1);
         entry.sent = seq;
-        let credit = match entry.inlet {
-            Some(inlet) => self.inlets[inlet as usize].inlet.report(),
-            None => 0,
-        };
+        let credit = entry.inlet.as_mut().map_or(0, Inlet::report);
         let envelope = Envelope {
             kind: Kind::Eager,
             flags: 0,
@@ -68,7 +65,7 @@ impl Runtime {
     pub fn fits_place(&self, peer: u32, length: usize) -> bool {
         (self.settings.sizes.swap..=self.settings.sizes.eager_near.min(PLACE as usize))
             .contains(&length)
-            && self.point.peers[peer as usize]
+            && self.shm.links[peer as usize]
                 .places
                 .as_ref()
                 .is_some_and(Pair::is_open)
@@ -78,7 +75,7 @@ impl Runtime {
     /// the place: then nothing has happened.
     #[inline(never)]
     pub fn store_placed(&mut self, to: &Target, source: Source) -> bool {
-        let (Some(host), Some(entry)) = (&self.host, self.point.peers.get_mut(to.peer as usize))
+        let (Some(host), Some(entry)) = (&self.host, self.shm.links.get_mut(to.peer as usize))
         else {
             return false;
         };
@@ -89,10 +86,7 @@ impl Runtime {
             return false;
         };
         let seq = entry.sent.wrapping_add(1);
-        let credit = match entry.inlet {
-            Some(inlet) => self.inlets[inlet as usize].inlet.report(),
-            None => 0,
-        };
+        let credit = entry.inlet.as_mut().map_or(0, Inlet::report);
         let envelope = Envelope {
             kind: Kind::Eager,
             flags: PLACED,
@@ -132,7 +126,7 @@ impl Runtime {
         body: &[u8],
         source: Source,
     ) -> Outcome<bool> {
-        if self.point.peers[peer as usize].outlet.is_none() {
+        if self.shm.links[peer as usize].outlet.is_none() {
             if self.point.peers[peer as usize].lost {
                 return match what.kind {
                     Kind::Eager | Kind::Rts => Err(dead(peer)),
@@ -145,15 +139,12 @@ impl Runtime {
             }
             self.open(peer)?;
         }
-        let entry = &mut self.point.peers[peer as usize];
+        let entry = &mut self.shm.links[peer as usize];
         let Some(outlet) = &mut entry.outlet else {
             return Ok(false);
         };
         let seq = entry.sent.wrapping_add(1);
-        let credit = match entry.inlet {
-            Some(inlet) => self.inlets[inlet as usize].inlet.report(),
-            None => 0,
-        };
+        let credit = entry.inlet.as_mut().map_or(0, Inlet::report);
         let head = Envelope {
             kind: what.kind,
             flags: what.flags,
@@ -205,8 +196,7 @@ impl Runtime {
         body: &[u8],
         source: Source,
     ) -> Outcome<bool> {
-        if let (Some(host), Some(outlet)) =
-            (&self.host, &mut self.point.peers[peer as usize].outlet)
+        if let (Some(host), Some(outlet)) = (&self.host, &mut self.shm.links[peer as usize].outlet)
         {
             host.extend(peer, outlet).map_err(|error| {
                 MpiError::with(
@@ -232,11 +222,11 @@ impl Runtime {
                 format!("no memory for a channel to rank {peer}: {error}"),
             )
         })?;
-        let places = self.point.peers[peer as usize]
+        let places = self.shm.links[peer as usize]
             .places
             .take()
             .or_else(|| host.pair(peer));
-        let entry = &mut self.point.peers[peer as usize];
+        let entry = &mut self.shm.links[peer as usize];
         entry.outlet = Some(outlet);
         entry.places = places;
         Ok(())

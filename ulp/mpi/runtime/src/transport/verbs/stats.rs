@@ -1,8 +1,7 @@
 //! What is counted of messages by verbs: the figures of the Veloblock paper's Table 2, and why a message did not take the fast path.
 
 use super::{Net, STAGE};
-use crate::host::Pair;
-use crate::p2p::point::Peer;
+use crate::host::{Link, Pair};
 use crate::runtime::Runtime;
 
 /// Why a message did not take the fast path.
@@ -157,18 +156,12 @@ impl Net {
 impl Runtime {
     /// The counters of this rank.
     pub fn told(&self) -> Told {
-        let places = self
-            .point
-            .peers
-            .iter()
-            .filter_map(|peer| peer.places.as_ref());
-        let placed = places.map(Pair::sent).sum();
-        let near = || self.point.peers.iter().filter(|peer| !peer.by_verbs);
-        let told = |peer: &&Peer| {
-            peer.sent > 0 || peer.places.as_ref().is_some_and(|pair| pair.sent() > 0)
-        };
-        let host_peers = near().filter(told).count() as u64;
-        let host_records = near().map(|peer| u64::from(peer.sent)).sum();
+        let links = &self.shm.links;
+        let placed = |link: &Link| link.places.as_ref().map_or(0, Pair::sent);
+        let is_told = |link: &&Link| link.sent > 0 || placed(link) > 0;
+        let host_peers = links.iter().filter(is_told).count() as u64;
+        let host_records = links.iter().map(|link| u64::from(link.sent)).sum();
+        let placed = links.iter().map(placed).sum();
         let Some(net) = &self.net else {
             return Told {
                 placed,
