@@ -164,7 +164,7 @@ impl Engine {
             }
         }
         if packets && let Some(roce) = self.wires.roce.get() {
-            worked |= roce.round(self, catch);
+            worked |= roce.round(self.to(), catch);
         }
         if self.agenda.work_count.load(Ordering::Acquire) > 0 {
             let moved = self.drive_work(long);
@@ -282,7 +282,11 @@ impl Engine {
     #[cold]
     fn connection_timer(&self) -> bool {
         let due = self.agenda.cm_deadline.load(Ordering::Acquire) <= Self::now().0
-            && self.wires.roce.get().is_none_or(|roce| roce.catch_up(self));
+            && self
+                .wires
+                .roce
+                .get()
+                .is_none_or(|roce| roce.catch_up(self.to()));
         if due && let Some(cm) = self.used_cm() {
             cm.tick(self);
         }
@@ -295,7 +299,7 @@ impl Engine {
             return false;
         }
         if let Some(roce) = self.wires.roce.get()
-            && !roce.catch_up(self)
+            && !roce.catch_up(self.to())
         {
             // nobody is late until it is known what has arrived: soon again
             return false;

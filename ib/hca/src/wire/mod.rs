@@ -8,3 +8,4 @@ pub(crate) mod direct;
 pub(crate) mod native;
 pub(crate) mod packets;
 pub mod roce;
+pub(crate) mod to;
