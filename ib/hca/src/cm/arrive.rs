@@ -1,7 +1,7 @@
 //! Packets for queue pair 1: whose message each is, and that it gets there.
 //!
-//! Owns nothing; a message that nobody listens for yet is kept in [`super::unheard`]. Must not know sockets. Every
-//! byte comes from a stranger.
+//! Owns nothing; a message that nobody listens for yet is kept in [`super::unheard`]. Must not know
+//! sockets. Every byte comes from a stranger.
 
 use ferriband_cm::Route;
 use ferriband_memory::host::HAND_OVER_HEAD;

@@ -12,8 +12,8 @@ use ferriband_transport::direct::{Sender, Words};
 
 use crate::lock;
 use crate::objects::cq::Catch;
-use crate::process::peer::PeerLink;
 use crate::progress::{Engine, rest, yielding};
+use crate::qp::PeerLink;
 
 /// Polls before the next yield if the last one found nobody: half a microsecond of looks at memory, 16 of looks at sockets.
 const ALONE_POLLS: u32 = 32;

@@ -1,6 +1,7 @@
 //! A batch of packets: which queue pairs they reached, and what these say when it is at its end.
 //!
-//! Owns what a round knows of queue pairs. Must not know what a packet means, nor by which wire it came.
+//! Owns what a round knows of queue pairs. Must not know what a packet means, nor by which wire it
+//! came.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

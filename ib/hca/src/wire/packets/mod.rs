@@ -1,7 +1,8 @@
 //! Packets: queue pairs' packets in UDP datagrams (RoCEv2), and those of the InfiniBand port from process to process.
 //!
-//! Owns: the port that the processes of a network namespace share, and what goes through it; the InfiniBand port's way within the host
-//! ([`port`](super::native::port)). Must not know: the C ABI; what a packet does to a queue pair (`ferriband-transport`).
+//! Owns: the port that the processes of a network namespace share, and what goes through it; the
+//! InfiniBand port's way within the host ([`port`](super::native::port)). Must not know: the C ABI;
+//! what a packet does to a queue pair (`ferriband-transport`).
 
 pub(crate) mod arrived;
 pub(in crate::wire) mod batch;

@@ -1,7 +1,7 @@
 //! Receiving: what came by either wire of packets, to queue pairs.
 //!
-//! Owns the lock's contents under which a process's packets are handled, which keeps each queue pair's in order.
-//! Must not know what a packet means. Every byte comes from a stranger.
+//! Owns the lock's contents under which a process's packets are handled, which keeps each queue
+//! pair's in order. Must not know what a packet means. Every byte comes from a stranger.
 
 use std::sync::atomic::Ordering;
 

@@ -1,7 +1,7 @@
 //! Receiving RoCEv2's packets: datagrams from sockets, packets to queue pairs.
 //!
-//! Owns the buffers of one round and how often a socket is looked at. Must not know what a packet means. What is
-//! not whole, not for us or not from whom it claims is counted and dropped.
+//! Owns the buffers of one round and how often a socket is looked at. Must not know what a packet
+//! means. What is not whole, not for us or not from whom it claims is counted and dropped.
 
 use std::sync::Arc;
 
