@@ -3,8 +3,9 @@
 //! Owns the objects that verbs name and the process-wide engine behind them. It must not know the C ABI: `abi/verbs`
 //! converts. Data comes from programs by registered regions, and from peers by the direct wire.
 //!
-//! Where to look: [`context`] opens the device; [`qp`] posts and transitions; [`progress`] makes it; [`peer`] is
-//! the channel to another process; [`wire`] has what queue pairs send and receive by.
+//! Where to look: [`context`] opens the device; [`qp`] posts and transitions; [`progress`] drives
+//! them; [`peer`] is the channel to another process; [`wire`] has what queue pairs send and receive
+//! by.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

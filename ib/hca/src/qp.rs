@@ -39,6 +39,9 @@ use crate::{FastMutex, lock};
 pub(crate) use receive::Outcome;
 use send::SendHalf;
 
+/// The channel to a peer, as queue pairs know it.
+pub type PeerLink = crate::process::peer::PeerLink<Qp>;
+
 /// How to create a queue pair.
 #[derive(Clone, Debug)]
 pub struct QpInit {

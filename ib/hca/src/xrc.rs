@@ -271,7 +271,8 @@ impl TargetProxy {
         process.registry.xrc_tgt_load(&self.target, WORD_STATE) & STATE_FAILED != 0
     }
 
-    /// A handle goes; the target goes with the last one: then true, and who carries it lets go of it.
+    /// A handle goes; the target goes with the last one: then true, and who carries it lets go of
+    /// it.
     pub(crate) fn release(&self, process: &Process, targets: &Targets) -> bool {
         if count_handles(process, &self.target, -1) == 0 {
             self.refuse(process, false);

@@ -1,7 +1,7 @@
 //! Packets for queue pair 1: whose message each is, and that it gets there.
 //!
-//! Owns nothing; a message that nobody listens for yet is kept in [`super::unheard`]. Must not know sockets. Every
-//! byte comes from a stranger.
+//! Owns nothing; a message that nobody listens for yet is kept in [`super::unheard`]. Must not know
+//! sockets. Every byte comes from a stranger.
 
 use ferriband_cm::Route;
 use ferriband_memory::host::HAND_OVER_HEAD;
@@ -22,10 +22,30 @@ use crate::wire::packets::GSI;
 use crate::wire::packets::arrived::destination;
 use crate::wire::packets::path::ICRC_BYTES;
 use crate::wire::roce::head::{headers_of, read_meta, write_meta};
+use crate::wire::to::Services;
+
+impl Services for Engine {
+    fn came(&self, meta: &RxMeta, datagram: &[u8], transport: &[u8], handed: bool) -> bool {
+        let patience = match handed {
+            true => Patience::Handed,
+            false => Patience::Fresh,
+        };
+        general_services(self, meta, datagram, transport, patience)
+    }
+
+    fn came_by_port(&self, meta: &NativeMeta, packet: &[u8], transport: &[u8]) -> bool {
+        take_mad(self, meta.from, transport)
+            || take_far_mad(self, meta, packet, transport, Patience::Fresh)
+    }
+
+    fn is_anothers(&self, meta: &RxMeta, datagram: &[u8]) -> bool {
+        is_anothers(self, meta, datagram)
+    }
+}
 
 /// What may still be done with a packet for queue pair 1.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+enum Patience {
     /// It has just come.
     Fresh,
     /// Another process handed it over: going round once is enough.
@@ -75,7 +95,7 @@ fn mad_of(transport: &[u8]) -> Option<[u8; MAD_LEN]> {
 }
 
 /// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not taken.
-pub(crate) fn general_services(
+fn general_services(
     engine: &Engine,
     meta: &RxMeta,
     datagram: &[u8],
@@ -131,7 +151,7 @@ pub(crate) fn general_services(
 
 /// True if a packet is to be handed over to another process.
 #[cold]
-pub(crate) fn is_anothers(engine: &Engine, meta: &RxMeta, datagram: &[u8]) -> bool {
+fn is_anothers(engine: &Engine, meta: &RxMeta, datagram: &[u8]) -> bool {
     match destination(datagram) {
         Some(qpn) if qpn == GSI.0 => {
             let to = gid_of(meta.destination);
@@ -150,7 +170,7 @@ pub(crate) fn is_anothers(engine: &Engine, meta: &RxMeta, datagram: &[u8]) -> bo
 }
 
 /// A packet for queue pair 1: a message of another process's connection manager. False for anything else.
-pub(crate) fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> bool {
+fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> bool {
     let Some((slot, mad)) = from.zip(mad_of(transport)) else {
         return false;
     };
@@ -160,7 +180,7 @@ pub(crate) fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> 
 
 /// A packet for queue pair 1 that came by a fabric: a message of another host's connection manager, which all processes of this host get that have opened the
 /// port. False if it is none, or if it is to wait on.
-pub(crate) fn take_far_mad(
+fn take_far_mad(
     engine: &Engine,
     meta: &NativeMeta,
     packet: &[u8],

@@ -486,7 +486,7 @@ impl Engine {
             let (head, body) = room[..came.length].split_at(HAND_OVER_HEAD);
             if head[0] != HEAD_MAD {
                 if let Some(roce) = self.wires.roce.get() {
-                    roce.handed(self, head, body);
+                    roce.handed(self.to(), head, body);
                 }
                 continue;
             }

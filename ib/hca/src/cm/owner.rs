@@ -1,6 +1,7 @@
 //! Whose a management datagram is, among the processes of this host.
 //!
-//! Owns nothing; the host's registry knows who listens on which service. Must not know what becomes of the message.
+//! Owns nothing; the host's registry knows who listens on which service. Must not know what becomes
+//! of the message.
 
 use ferriband_cm::Machine;
 use ferriband_memory::host::ProcessRef;

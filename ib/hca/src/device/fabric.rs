@@ -1,7 +1,9 @@
 //! A host of a live fabric: what a program that `ferriband run --host` has put there finds instead of this machine's own InfiniBand port.
 //!
-//! Owns the connection to the fabric's process: what the manager has made of the port ([`port`]). Whole packets go both ways by `wire/native/fabric.rs`. Such a host has a
-//! registry of its own ([`label`]), so its queue pair numbers are its own. Must not know what packets say. What comes is a stranger's.
+//! Owns the connection to the fabric's process: what the manager has made of the port ([`port`]).
+//! Whole packets go both ways by `wire/native/fabric.rs`. Such a host has a registry of its own
+//! ([`label`]), so its queue pair numbers are its own. Must not know what packets say. What comes
+//! is a stranger's.
 
 mod group;
 mod services;

@@ -39,16 +39,16 @@ pub(crate) trait Quiet {
 }
 
 /// Regions, with what publishing and revoking one needs.
-pub(crate) struct Memory<'a> {
+pub(crate) struct Memory<'a, Q> {
     pub(crate) regions: &'a Regions,
     pub(crate) process: &'a Process,
-    pub(crate) peers: &'a Peers,
+    pub(crate) peers: &'a Peers<Q>,
     pub(crate) quiet: &'a dyn Quiet,
 }
 
-impl Memory<'_> {
-    /// Writes the entry of a region's key, in protection domain `pd`; `dm` is the device memory that it
-    /// names. Gives the identifier by which peers map it, 0 for none.
+impl<Q> Memory<'_, Q> {
+    /// Writes the entry of a region's key, in protection domain `pd`; `dm` is the device memory
+    /// that it names. Gives the identifier by which peers map it, 0 for none.
     pub(crate) fn publish_key(
         &self,
         key: u32,

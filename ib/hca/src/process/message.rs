@@ -1,4 +1,5 @@
-//! What two processes say to each other by their control connection: the first byte of each message.
+//! What two processes say to each other by their control connection: the first byte of each
+//! message.
 //!
 //! Owns the numbers. Must not know what a message does.
 

@@ -17,7 +17,6 @@ use ferriband_transport::direct::layout::{
 };
 use ferriband_transport::direct::{Completer, Consumer, Link, Producer, TxShared, Words};
 
-use crate::qp::Qp;
 use crate::{FastGuard, FastMutex, lock};
 
 /// Mappings of a peer's regions that are kept; regions beyond it are reached without.
@@ -35,25 +34,25 @@ struct MapSlot {
     end: AtomicU64,
 }
 
-/// The receiving end of a ring, and the queue pair that its last record was for, with the version of the table in which
-/// it was found.
+/// The receiving end of a ring, and the queue pair, a `Q`, that its last record was for, with the
+/// version of the table in which it was found.
 #[derive(Debug)]
-pub(crate) struct Inbound {
+pub(crate) struct Inbound<Q> {
     pub(crate) consumer: Consumer,
-    pub(crate) last: Option<(u64, Arc<Qp>)>,
+    pub(crate) last: Option<(u64, Arc<Q>)>,
 }
 
 /// The end of a ring that collects answers, and the queue pair of the last one, with the version of the table in which it
 /// was found.
 #[derive(Debug)]
-pub(crate) struct Outbound {
+pub(crate) struct Outbound<Q> {
     pub(crate) completer: Completer,
-    pub(crate) last: Option<(u64, Arc<Qp>)>,
+    pub(crate) last: Option<(u64, Arc<Q>)>,
 }
 
 /// What exists once the channel is established.
 #[derive(Debug)]
-pub struct Channel {
+pub struct Channel<Q> {
     pub(crate) table: Arc<Segment>,
     pub(crate) pair: Arc<Segment>,
     pub(crate) tx: FastMutex<Producer>,
@@ -64,13 +63,13 @@ pub struct Channel {
     rx_pos: AtomicU64,
     /// An acknowledgement was published whose peer was not yet looked at for sleeping.
     owes_ring: AtomicBool,
-    pub(crate) completer: FastMutex<Outbound>,
-    pub(crate) rx: FastMutex<Inbound>,
+    pub(crate) completer: FastMutex<Outbound<Q>>,
+    pub(crate) rx: FastMutex<Inbound<Q>>,
     /// The peer's private memory, if the system lets us reach it.
     pub(crate) remote: Option<RemoteProcess>,
 }
 
-impl Channel {
+impl<Q> Channel<Q> {
     /// True when the peer has published a record that was not executed.
     #[inline]
     pub(crate) fn has_record(&self) -> bool {
@@ -95,13 +94,13 @@ impl Channel {
 
 /// A peer process.
 #[derive(Debug)]
-pub struct Peer {
+pub struct Peer<Q> {
     pub(crate) slot: u32,
     pub(crate) own_slot: u32,
     pub(crate) generation: u32,
     /// Its process number, as it was when it became known; 0 if it had gone by then.
     pub(crate) pid: u32,
-    pub(crate) channel: OnceLock<Channel>,
+    pub(crate) channel: OnceLock<Channel<Q>>,
     /// The peer sees this process's marks, so this process may reach the peer's memory.
     open: AtomicBool,
     dead: AtomicBool,
@@ -116,10 +115,16 @@ pub struct Peer {
 }
 
 /// A counted reference to a peer.
-#[derive(Clone, Debug)]
-pub struct PeerLink(pub(crate) Arc<Peer>);
+#[derive(Debug)]
+pub struct PeerLink<Q>(pub(crate) Arc<Peer<Q>>);
 
-impl Peer {
+impl<Q> Clone for PeerLink<Q> {
+    fn clone(&self) -> Self {
+        PeerLink(self.0.clone())
+    }
+}
+
+impl<Q> Peer<Q> {
     pub(crate) fn new(own_slot: u32, slot: u32, generation: u32, pid: u32) -> Self {
         Peer {
             slot,
@@ -265,13 +270,13 @@ impl Peer {
     /// As [`Peer::ring`], but at the next occasion: its fence would wait for the acknowledgement's cache line while the program
     /// waits for its completion. Only while somebody polls, who comes back.
     #[inline]
-    pub(crate) fn ring_later(&self, channel: &Channel) {
+    pub(crate) fn ring_later(&self, channel: &Channel<Q>) {
         channel.owes_ring.store(true, Ordering::Release);
     }
 
     /// Makes up for [`Peer::ring_later`].
     #[inline]
-    pub(crate) fn ring_owed(&self, channel: &Channel) {
+    pub(crate) fn ring_owed(&self, channel: &Channel<Q>) {
         if channel.owes_ring.load(Ordering::Relaxed) {
             self.ring(channel);
         }
@@ -279,7 +284,7 @@ impl Peer {
 
     /// Tells the peer that a record or an answer waits, and wakes it if nobody there looks.
     #[inline]
-    pub(crate) fn ring(&self, channel: &Channel) {
+    pub(crate) fn ring(&self, channel: &Channel<Q>) {
         // first, so that an acknowledgement published meanwhile is owed anew
         if channel.owes_ring.load(Ordering::Acquire) {
             channel.owes_ring.store(false, Ordering::Release);
@@ -306,7 +311,7 @@ impl Peer {
     }
 }
 
-impl Link for PeerLink {
+impl<Q: 'static> Link for PeerLink<Q> {
     type Seg = Span;
     type Tx<'a> = FastGuard<'a, Producer>;
 
@@ -351,10 +356,10 @@ impl Link for PeerLink {
     }
 }
 
-impl Peer {
+impl<Q> Peer<Q> {
     /// The established channel. The machine asks `ready` first.
     #[inline]
-    fn channel(&self) -> &Channel {
+    fn channel(&self) -> &Channel<Q> {
         self.channel
             .get()
             .expect("the machine uses a link only after it is ready")

@@ -30,25 +30,25 @@ pub(crate) enum MapSource {
     Gone,
 }
 
-/// The peers of a process.
+/// The peers of a process, whose queue pairs are `Q`.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct Peers {
+pub(crate) struct Peers<Q> {
     /// The first peers, each looked at in every round; a dead one keeps its place while the device is open.
-    pub(crate) watched: [OnceLock<PeerLink>; WATCHED_PEERS],
+    pub(crate) watched: [OnceLock<PeerLink<Q>>; WATCHED_PEERS],
     /// There have been more: only those that set their pending bit are looked at.
     pub(crate) many: AtomicBool,
     /// Changes with the list of peers.
     pub(crate) version: AtomicU64,
-    pub(crate) list: RwLock<Arc<Vec<PeerLink>>>,
+    pub(crate) list: RwLock<Arc<Vec<PeerLink<Q>>>>,
     /// The process's channel to itself.
-    pub(crate) own: PeerLink,
+    pub(crate) own: PeerLink<Q>,
     pub(crate) maps: Mutex<BTreeMap<u32, MapSource>>,
     /// Which peers have mapped what.
-    pub(crate) map_holders: Mutex<Vec<(u32, PeerLink)>>,
+    pub(crate) map_holders: Mutex<Vec<(u32, PeerLink<Q>)>>,
 }
 
-impl Peers {
+impl<Q> Peers<Q> {
     /// With the process's channel to itself, established from the start.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Peers {
         }
     }
 
-    pub(crate) fn all(&self) -> Arc<Vec<PeerLink>> {
+    pub(crate) fn all(&self) -> Arc<Vec<PeerLink<Q>>> {
         self.list
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -114,7 +114,7 @@ impl Peers {
     }
 
     /// Gives a new peer a place among those looked at in every round, if one is left.
-    pub(crate) fn watch(&self, link: &PeerLink) {
+    pub(crate) fn watch(&self, link: &PeerLink<Q>) {
         if !self
             .watched
             .iter()

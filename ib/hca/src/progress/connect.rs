@@ -23,9 +23,9 @@ use crate::lock;
 use crate::process::message::{
     MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
 };
-use crate::process::peer::PeerLink;
 use crate::process::peers::MapSource;
 use crate::progress::Engine;
+use crate::qp::PeerLink;
 use crate::wire::direct::app::app;
 
 /// Messages taken from one connection before others have their turn.

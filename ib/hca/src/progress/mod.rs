@@ -27,6 +27,7 @@ use crate::base::fork;
 use crate::lock;
 use crate::process::process::Process;
 use crate::qp::adapter::Adapter;
+use crate::wire::to::To;
 use engine::Loop;
 use meet::Meetings;
 pub use rest::Waiting;
@@ -91,6 +92,15 @@ impl Engine {
         engine.peers.watch(&engine.peers.own);
         thread::spawn(&engine)?;
         Ok(engine)
+    }
+
+    /// Where packets go.
+    #[inline]
+    pub(crate) fn to(&self) -> To<'_> {
+        To {
+            adapter: self,
+            services: self,
+        }
     }
 
     /// Now, on the clock of the timers.

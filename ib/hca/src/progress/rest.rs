@@ -203,7 +203,7 @@ impl Engine {
             self.process.waker.signal(1);
         }
         if let Some(roce) = self.wires.roce.get() {
-            roce.send_owed(self);
+            roce.send_owed(self.to());
         }
         // Once in any case: peers are owed rings, and requests may wait for nothing but a look.
         // Sockets are looked at when they wake.

@@ -12,8 +12,8 @@ use ferriband_transport::direct::{Sender, Words};
 
 use crate::lock;
 use crate::objects::cq::Catch;
-use crate::process::peer::PeerLink;
 use crate::progress::{Engine, rest, yielding};
+use crate::qp::PeerLink;
 
 /// Polls before the next yield if the last one found nobody: half a microsecond of looks at memory, 16 of looks at sockets.
 const ALONE_POLLS: u32 = 32;
@@ -163,7 +163,7 @@ impl Engine {
             }
         }
         if packets && let Some(roce) = self.wires.roce.get() {
-            worked |= roce.round(self, catch);
+            worked |= roce.round(self.to(), catch);
         }
         if self.agenda.work_count.load(Ordering::Acquire) > 0 {
             let moved = self.drive_work(long);
@@ -269,7 +269,11 @@ impl Engine {
     #[cold]
     fn connection_timer(&self) -> bool {
         let due = self.agenda.cm_deadline.load(Ordering::Acquire) <= Self::now().0
-            && self.wires.roce.get().is_none_or(|roce| roce.catch_up(self));
+            && self
+                .wires
+                .roce
+                .get()
+                .is_none_or(|roce| roce.catch_up(self.to()));
         if due && let Some(cm) = self.used_cm() {
             cm.tick(self);
         }
@@ -282,7 +286,7 @@ impl Engine {
             return false;
         }
         if let Some(roce) = self.wires.roce.get()
-            && !roce.catch_up(self)
+            && !roce.catch_up(self.to())
         {
             // nobody is late until it is known what has arrived: soon again
             return false;

@@ -231,7 +231,7 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
             engine.process.bell.signal(1);
         }
         if let Some(roce) = engine.wires.roce.get() {
-            roce.repair(&engine);
+            roce.repair(engine.to());
             roce.hooks.watch_tools(epoll, TOKEN_TOOL);
         }
     }
@@ -364,7 +364,7 @@ impl Engine {
             }
         }
         let unseen = self.wires.unseen.load(Ordering::Relaxed);
-        if roce.round(self, &mut Catch::nobody())
+        if roce.round(self.to(), &mut Catch::nobody())
             && self.wires.unseen.load(Ordering::Relaxed) != unseen
         {
             seen.linger = LINGER_LOOKS;

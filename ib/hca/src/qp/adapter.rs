@@ -1,7 +1,7 @@
 //! The adapter: what all contexts of a process share, but for the loop that drives it.
 //!
-//! Owns nothing of its own: the structures of the rooms below, each with what it is about. Must not know who makes
-//! progress.
+//! Owns nothing of its own: the structures of the rooms below, each with what it is about. Must not
+//! know who makes progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -29,7 +29,7 @@ use crate::xrc::targets::Targets;
 #[derive(Debug)]
 pub struct Adapter {
     pub(crate) process: Process,
-    pub(crate) peers: Peers,
+    pub(crate) peers: Peers<Qp>,
     pub(crate) agenda: Agenda<Qp>,
     pub(crate) polls: Polls,
     pub(crate) rests: Rests,

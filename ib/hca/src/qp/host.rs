@@ -7,7 +7,7 @@ use ferriband_transport::direct::{AtomicOp, BindRequest, Fault, Host, RemoteSpan
 use ferriband_transport::types::{Access, Sge};
 
 use crate::process::keys;
-use crate::process::peer::PeerLink;
+use crate::qp::PeerLink;
 use crate::qp::adapter::Adapter;
 use crate::wire::direct::app::{CHUNK_BYTES, app};
 

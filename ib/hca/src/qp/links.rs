@@ -10,7 +10,8 @@ use ferriband_transport::direct::Link;
 use ferriband_wire::{Gid, Qpn};
 
 use crate::base::error::Error;
-use crate::process::peer::{Peer, PeerLink};
+use crate::process::peer::Peer;
+use crate::qp::PeerLink;
 use crate::qp::adapter::Adapter;
 
 /// Descriptors that a channel takes at its beginning: the connection, and those that come or go by it.
@@ -76,7 +77,7 @@ impl Adapter {
         if let Some(link) = known {
             return link.clone();
         }
-        let link = PeerLink(Arc::new(Peer::new(
+        let link = crate::process::peer::PeerLink(Arc::new(Peer::new(
             self.process.slot,
             process.slot,
             process.generation,

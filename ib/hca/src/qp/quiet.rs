@@ -10,6 +10,7 @@ use ferriband_transport::direct::mark::{self, Revoked};
 use crate::base::error::Error;
 use crate::lock;
 use crate::objects::regions::{Memory, Quiet};
+use crate::qp::Qp;
 use crate::qp::adapter::Adapter;
 
 /// How long a deregistration waits for a peer that stopped in the middle of an access.
@@ -17,7 +18,7 @@ const STOPPED_PEER_WAIT: Duration = Duration::from_secs(2);
 
 impl Adapter {
     /// Its registered memory.
-    pub(crate) fn memory(&self) -> Memory<'_> {
+    pub(crate) fn memory(&self) -> Memory<'_, Qp> {
         Memory {
             regions: &self.regions,
             process: &self.process,

@@ -9,7 +9,7 @@ use crate::lock;
 use crate::objects::cq::Catch;
 use crate::objects::event::AsyncKind;
 use crate::objects::srq::Srq;
-use crate::process::peer::PeerLink;
+use crate::qp::PeerLink;
 use crate::qp::Qp;
 use crate::qp::adapter::Adapter;
 use crate::xrc::TargetProxy;

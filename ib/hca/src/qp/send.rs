@@ -14,7 +14,7 @@ use crate::base::{incident, limits};
 use crate::lock;
 use crate::objects::cq::{Catch, Cq};
 use crate::objects::event::AsyncKind;
-use crate::process::peer::PeerLink;
+use crate::qp::PeerLink;
 use crate::qp::adapter::Adapter;
 use crate::qp::{Qp, SendRequest};
 

@@ -1,6 +1,7 @@
 //! Rings of the direct wire: records of a peer are executed, answers are collected.
 //!
-//! Owns the order of it: a record is acknowledged before its completion is told. Must not know when a ring is looked at.
+//! Owns the order of it: a record is acknowledged before its completion is told. Must not know when
+//! a ring is looked at.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use ferriband_transport::direct::{Consumer, Handled, Record, Response, Sender};
 
 use crate::lock;
 use crate::objects::cq::Catch;
-use crate::process::peer::{Channel, Inbound, Outbound, PeerLink};
+use crate::process::peer::{Channel, Inbound, Outbound};
+use crate::qp::PeerLink;
 use crate::qp::adapter::Adapter;
 use crate::qp::{Outcome, Qp};
 
@@ -173,7 +175,7 @@ impl Adapter {
     fn acknowledge(
         &self,
         link: &PeerLink,
-        channel: &Channel,
+        channel: &Channel<Qp>,
         rx: &mut Consumer,
         qp: &Option<(u64, Arc<Qp>)>,
         told: &mut ArrayVec<Outcome, BATCH>,
@@ -199,7 +201,7 @@ impl Adapter {
 
     /// Waits until a record of the peer that is being executed now is done, unless this thread executes it. A thread that
     /// collects answers must not wait for long: the executing thread may be waiting for it.
-    pub(crate) fn wait_for_records(&self, channel: &Channel) {
+    pub(crate) fn wait_for_records(&self, channel: &Channel<Qp>) {
         if DRAINING.get() {
             return;
         }
@@ -228,8 +230,8 @@ impl Adapter {
 
     fn collect_locked(
         &self,
-        channel: &Channel,
-        outbound: &mut Outbound,
+        channel: &Channel<Qp>,
+        outbound: &mut Outbound<Qp>,
         catch: &mut Catch<'_>,
     ) -> usize {
         COLLECTING.set(true);

@@ -1,4 +1,5 @@
-//! Paths by the InfiniBand port: who gets the packets of a queue pair, and how they look below the transport header.
+//! Paths by the InfiniBand port: who gets the packets of a queue pair, and how they look below the
+//! transport header.
 //!
 //! Owns a path's headers. Must not know what a packet does to a queue pair.
 

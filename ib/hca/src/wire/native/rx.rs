@@ -13,20 +13,19 @@ use ferriband_wire::{Gid, NativeHeaders, NextHeader, Packet, VCRC_LEN};
 
 use super::meta::NativeMeta;
 use super::path::address;
-use crate::cm::arrive::{Patience, take_far_mad, take_mad};
 use crate::device::counters::PortCounts;
 use crate::objects::cq::Catch;
-use crate::progress::Engine;
 use crate::qp::Qp;
 use crate::wire::packets::arrived::{MULTICAST_QPN, destination};
 use crate::wire::packets::batch::{Batch, count};
 use crate::wire::packets::{GSI, Roce};
+use crate::wire::to::To;
 
 impl Batch {
     /// Gives a run of packets to their queue pairs. Says what became of the last one.
     pub(in crate::wire) fn deliver_native(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         meta: &NativeMeta,
         bytes: &[u8],
@@ -36,15 +35,15 @@ impl Batch {
         let headers = &meta.headers;
         // one port: whoever sends has our LID; a GID is ours or a group's
         let right = if crate::device::fabric::host().is_some() {
-            meets_port(engine, headers)
+            meets_port(to, headers)
         } else {
-            headers.lrh.slid == engine.process.lid
+            headers.lrh.slid == to.adapter.process.lid
                 && match &headers.grh {
-                    None => headers.lrh.dlid == engine.process.lid,
+                    None => headers.lrh.dlid == to.adapter.process.lid,
                     Some(grh) => {
-                        let to_us =
-                            headers.lrh.dlid == engine.process.lid && grh.dgid == engine.gid();
-                        grh.sgid == engine.gid() && (to_us || grh.dgid.is_multicast())
+                        let to_us = headers.lrh.dlid == to.adapter.process.lid
+                            && grh.dgid == to.adapter.gid();
+                        grh.sgid == to.adapter.gid() && (to_us || grh.dgid.is_multicast())
                     }
                 }
         };
@@ -68,10 +67,8 @@ impl Batch {
             };
             if qpn == GSI.0 {
                 let checked = headers.check(first);
-                let taken = checked.is_ok_and(|transport| {
-                    take_mad(engine, meta.from, transport)
-                        || take_far_mad(engine, meta, first, transport, Patience::Fresh)
-                });
+                let taken =
+                    checked.is_ok_and(|transport| to.services.came_by_port(meta, first, transport));
                 fate = if taken { Fate::Passed } else { Fate::Refused };
                 if !taken {
                     port.add(Counter::UnknownQp, 1);
@@ -79,16 +76,16 @@ impl Batch {
                 continue;
             }
             if qpn == MULTICAST_QPN {
-                fate = self.native_group(engine, roce, headers, (now, first), catch);
+                fate = self.native_group(to, roce, headers, (now, first), catch);
                 continue;
             }
             fate = Fate::NoQueuePair;
-            let Some(qp) = self.find(engine, qpn, false).cloned() else {
+            let Some(qp) = self.find(to, qpn, false).cloned() else {
                 port.add(Counter::UnknownQp, 1);
                 continue;
             };
             qp.open_for_datagrams();
-            let taken = take_native_run(engine, roce, (&qp, port), headers, now, whole, segment);
+            let taken = take_native_run(to, roce, (&qp, port), headers, now, whole, segment);
             let Some((more, became)) = taken else {
                 // it has not been connected yet, or not any more
                 port.add(Counter::UnknownQp, 1);
@@ -97,7 +94,7 @@ impl Batch {
             // the first of them has been counted
             (fate, packets) = (became, packets + more.saturating_sub(1));
             rest = whole.get(more as usize * segment..).unwrap_or_default();
-            self.touch(engine, qp, catch);
+            self.touch(to, qp, catch);
         }
         count(&roce.counters.packets, packets);
         port.add(Counter::RcvPackets, packets);
@@ -108,7 +105,7 @@ impl Batch {
     /// A packet for a group: each queue pair of this process that is attached gets it, but the one that has sent it.
     fn native_group(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         headers: &NativeHeaders,
         (now, bytes): (Instant, &[u8]),
@@ -132,14 +129,14 @@ impl Batch {
         let about = about(headers, grh.as_ref());
         let sender = packet.ext().deth.map(|deth| deth.src_qpn.0);
         let mut members = Vec::new();
-        engine
+        to.adapter
             .process
             .registry
             .multicast_members(&group, &mut members);
-        let me = engine.process.registry.me();
+        let me = to.adapter.process.registry.me();
         let mut fate = Fate::NoQueuePair;
         for member in members.iter().filter(|member| member.process == me) {
-            let found = engine.qp_by_number(member.qpn.0);
+            let found = to.adapter.qp_by_number(member.qpn.0);
             let Some(qp) = found.filter(|qp| !qp.ctx.device.is_ethernet()) else {
                 continue;
             };
@@ -147,22 +144,27 @@ impl Batch {
                 continue;
             }
             qp.open_for_datagrams();
-            qp.packets_in(engine, now, (address(&qp.ctx.device), true), |incoming| {
-                if !incoming.take(false, &about, &packet) {
-                    tell_wrong_key(roce, incoming.lost, headers, bytes);
-                }
-            });
+            qp.packets_in(
+                to.adapter,
+                now,
+                (address(&qp.ctx.device), true),
+                |incoming| {
+                    if !incoming.take(false, &about, &packet) {
+                        tell_wrong_key(roce, incoming.lost, headers, bytes);
+                    }
+                },
+            );
             fate = Fate::Passed;
-            self.touch(engine, qp, catch);
+            self.touch(to, qp, catch);
         }
         fate
     }
 }
 
 /// On a host of a fabric: whoever may have sent it, it is to this port, or to a group.
-fn meets_port(engine: &Engine, headers: &NativeHeaders) -> bool {
+fn meets_port(to: To<'_>, headers: &NativeHeaders) -> bool {
     let group = headers.grh.is_some_and(|grh| grh.dgid.is_multicast());
-    let gid = headers.grh.is_none_or(|grh| grh.dgid == engine.gid());
+    let gid = headers.grh.is_none_or(|grh| grh.dgid == to.adapter.gid());
     group || gid && crate::device::fabric::has_lid(headers.lrh.dlid)
 }
 
@@ -202,7 +204,7 @@ fn tell_wrong_key(roce: &Roce, lost: Option<Lost>, headers: &NativeHeaders, byte
 /// The packets at the head of a run that are for one queue pair: how many, and what became of the last one. None if the queue pair
 /// takes no packets.
 fn take_native_run(
-    engine: &Engine,
+    to: To<'_>,
     roce: &Roce,
     (qp, port): (&Arc<Qp>, &PortCounts),
     headers: &NativeHeaders,
@@ -215,7 +217,7 @@ fn take_native_run(
         .chunks(segment)
         .take_while(|bytes| destination(bytes) == Some(qp.qpn));
     let source = address(&qp.ctx.device);
-    qp.packets_in(engine, now, (source, true), |incoming| {
+    qp.packets_in(to.adapter, now, (source, true), |incoming| {
         let (mut packets, mut fate) = (0, Fate::Malformed);
         for bytes in theirs {
             packets += 1;

@@ -1,6 +1,7 @@
 //! A batch of packets: which queue pairs they reached, and what these say when it is at its end.
 //!
-//! Owns what a round knows of queue pairs. Must not know what a packet means, nor by which wire it came.
+//! Owns what a round knows of queue pairs. Must not know what a packet means, nor by which wire it
+//! came.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +10,8 @@ use arrayvec::ArrayVec;
 use ferriband_wire::RunIcrc;
 
 use crate::objects::cq::Catch;
-use crate::progress::Engine;
 use crate::qp::Qp;
+use crate::wire::to::To;
 
 /// Queue pairs whose answers wait for the end of a round.
 const TOUCHED: usize = 16;
@@ -47,55 +48,56 @@ impl Batch {
     /// The queue pair of a device of this kind that takes the packets for a number; found once for a run.
     pub(in crate::wire) fn find(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         qpn: u32,
         ethernet: bool,
     ) -> Option<&Arc<Qp>> {
         let right = |qp: &Qp| qp.ctx.device.is_ethernet() == ethernet;
         if !matches!(&self.last, Some((_, qp)) if qp.qpn == qpn && right(qp)) {
-            let version = engine.table.version.load(Ordering::Acquire);
-            let found = engine.qp_of_packets(qpn).filter(|qp| right(qp));
+            let version = to.adapter.table.version.load(Ordering::Acquire);
+            let found = to.adapter.qp_of_packets(qpn).filter(|qp| right(qp));
             self.last = found.map(|qp| (version, qp));
         }
         self.last.as_ref().map(|(_, qp)| qp)
     }
 
     /// A packet has reached a queue pair: its answers and completions come at the end of the batch.
-    pub(in crate::wire) fn touch(&mut self, engine: &Engine, qp: Arc<Qp>, catch: &mut Catch<'_>) {
+    pub(in crate::wire) fn touch(&mut self, to: To<'_>, qp: Arc<Qp>, catch: &mut Catch<'_>) {
         if self.touched.iter().any(|other| Arc::ptr_eq(other, &qp)) {
             return;
         }
         if self.touched.is_full() {
-            self.turn(engine, catch);
+            self.turn(to, catch);
         }
         self.touched.push(qp);
     }
 
-    pub(in crate::wire) fn turn(&mut self, engine: &Engine, catch: &mut Catch<'_>) {
-        turn(engine, &mut self.touched, &mut self.owing, catch);
+    pub(in crate::wire) fn turn(&mut self, to: To<'_>, catch: &mut Catch<'_>) {
+        turn(to, &mut self.touched, &mut self.owing, catch);
     }
 
     /// Nothing came: acknowledgements that no reply took along go now.
-    pub(in crate::wire) fn idle(&mut self, engine: &Engine) {
+    pub(in crate::wire) fn idle(&mut self, to: To<'_>) {
         for qp in self.owing.drain(..) {
-            qp.send_owed(engine);
+            qp.send_owed(to.adapter);
         }
     }
 }
 
 /// What a batch of packets brought is answered and told.
 fn turn(
-    engine: &Engine,
+    to: To<'_>,
     touched: &mut ArrayVec<Arc<Qp>, TOUCHED>,
     owing: &mut ArrayVec<Arc<Qp>, TOUCHED>,
     catch: &mut Catch<'_>,
 ) {
     for qp in touched.drain(..) {
-        if !qp.turn_packets(engine, catch) || owing.iter().any(|other| Arc::ptr_eq(other, &qp)) {
+        if !qp.turn_packets(to.adapter, catch) || owing.iter().any(|other| Arc::ptr_eq(other, &qp))
+        {
             continue;
         }
         if let Err(full) = owing.try_push(qp) {
-            full.element().send_owed(engine);
+            full.element().send_owed(to.adapter);
         }
     }
 }

@@ -22,11 +22,10 @@ use ferriband_wire::{Qpn, RoceIp};
 use super::arrived::{Arrived, destination};
 use super::path::{Carrier, ICRC_BYTES, TxPath};
 use super::{GSI, Roce, handling};
-use crate::cm::arrive::is_anothers;
 use crate::device;
 use crate::lock;
 use crate::objects::cq::Catch;
-use crate::progress::Engine;
+use crate::wire::to::To;
 
 /// Word of a rule that says whose it is, if it is not everybody's: [`ferriband_memory::host::ProcessRef::to_word`].
 pub(crate) const RULE_OWNER_WORD: usize = 10;
@@ -267,7 +266,7 @@ impl Hooks {
     #[cold]
     pub fn receive(
         &self,
-        engine: &Engine,
+        to: To<'_>,
         came: &Arrived,
         bytes: &[u8],
         deliver: &mut dyn FnMut(&Arrived, &[u8]) -> Fate,
@@ -281,13 +280,13 @@ impl Hooks {
             let one = came.one(datagram.len());
             // what another process shall have comes by that one's hooks, and a probe of the port is nobody's packet
             if let Arrived::Roce(meta) = &one {
-                let to = destination(datagram).filter(|qpn| *qpn != GSI.0);
-                if to.is_none() || to != ours {
+                let qpn = destination(datagram).filter(|qpn| *qpn != GSI.0);
+                if qpn.is_none() || qpn != ours {
                     locked = None;
-                    if destination(datagram) == Some(0) || is_anothers(engine, meta, datagram) {
+                    if destination(datagram) == Some(0) || to.services.is_anothers(meta, datagram) {
                         continue;
                     }
-                    ours = to;
+                    ours = qpn;
                 }
             }
             let way = Way::In(one);
@@ -430,7 +429,7 @@ impl Hooks {
 
     /// Lets go of what has waited long enough. Hold nothing.
     #[cold]
-    pub fn fire(&self, engine: &Engine, roce: &Roce) {
+    pub fn fire(&self, to: To<'_>, roce: &Roce) {
         let now = ferriband_memory::wait::now().0;
         let mut state = lock(&self.state);
         let mut due: Vec<Held> = state.held.extract_if(.., |held| held.due <= now).collect();
@@ -447,7 +446,7 @@ impl Hooks {
         let mut rx = lock(&roce.rx);
         let _handling = handling();
         let mut deliver = |came: &Arrived, packet: &[u8]| {
-            rx.take_held(engine, roce, came, packet, &mut Catch::nobody())
+            rx.take_held(to, roce, came, packet, &mut Catch::nobody())
         };
         self.hand_on_held(&due, &mut deliver);
     }

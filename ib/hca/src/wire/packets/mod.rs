@@ -1,7 +1,8 @@
 //! Packets: queue pairs' packets in UDP datagrams (RoCEv2), and those of the InfiniBand port from process to process.
 //!
-//! Owns: the port that the processes of a network namespace share, and what goes through it; the InfiniBand port's way within the host
-//! ([`port`](super::native::port)). Must not know: the C ABI; what a packet does to a queue pair (`ferriband-transport`).
+//! Owns: the port that the processes of a network namespace share, and what goes through it; the
+//! InfiniBand port's way within the host ([`port`](super::native::port)). Must not know: the C ABI;
+//! what a packet does to a queue pair (`ferriband-transport`).
 
 pub(crate) mod arrived;
 pub(in crate::wire) mod batch;
@@ -30,13 +31,13 @@ use crate::base::error::Error;
 use crate::device::Device;
 use crate::device::counters::AllCounts;
 use crate::objects::cq::Catch;
-use crate::progress::Engine;
 use crate::qp::Qp;
 use crate::wire::native::port::{LocalPort, WINDOW_BYTES};
 use crate::wire::roce::flows::MOST_FLOWS;
 use crate::wire::roce::groups::Attached;
 use crate::wire::roce::join::{SETTLED, SharedPort};
 use crate::wire::roce::ports::{PortPool, Spread};
+use crate::wire::to::To;
 use crate::{FastMutex, lock};
 use batch::RxCounters;
 use hooks::Hooks;
@@ -260,13 +261,13 @@ impl Roce {
     }
 
     /// By the progress thread: finds out where everybody's socket is, if packets go astray although nothing changes.
-    pub(crate) fn repair(&self, engine: &Engine) {
+    pub(crate) fn repair(&self, to: To<'_>) {
         if !self.astray.swap(false, Relaxed) {
             return;
         }
         let Some(port) = self.port.get() else { return };
-        let repaired = port.repair(&engine.process.registry, STEER_WAIT, || {
-            self.round(engine, &mut Catch::nobody());
+        let repaired = port.repair(&to.adapter.process.registry, STEER_WAIT, || {
+            self.round(to, &mut Catch::nobody());
         });
         if repaired.is_err() {
             self.astray.store(true, Relaxed);
@@ -274,9 +275,9 @@ impl Roce {
     }
 
     /// A packet for `owner` came here. If nothing has changed for a while, the steering is wrong.
-    pub(in crate::wire) fn went_astray(&self, engine: &Engine) {
+    pub(in crate::wire) fn went_astray(&self, to: To<'_>) {
         let (epoch, now) = (
-            engine.process.registry.steering_epoch(),
+            to.adapter.process.registry.steering_epoch(),
             ferriband_memory::wait::now().0,
         );
         if self.epoch.swap(epoch, Relaxed) != epoch || self.epoch_at.load(Relaxed) == 0 {
@@ -286,16 +287,16 @@ impl Roce {
         {
             // once in a while only
             self.epoch_at.store(now, Relaxed);
-            engine.process.waker.signal(1);
+            to.adapter.process.waker.signal(1);
         }
     }
 
     /// Handles what has arrived. True if anything had.
-    pub(crate) fn round(&self, engine: &Engine, catch: &mut Catch<'_>) -> bool {
+    pub(crate) fn round(&self, to: To<'_>, catch: &mut Catch<'_>) -> bool {
         if self.hooks.deadline() != u64::MAX
             && self.hooks.deadline() <= ferriband_memory::wait::now().0
         {
-            self.hooks.fire(engine, self);
+            self.hooks.fire(to, self);
         }
         let Some(mut rx) = self.rx.try_lock() else {
             return false;
@@ -306,52 +307,52 @@ impl Roce {
         // a look at an empty socket is a system call: a polling program looks at the family in use, now and then at the other
         let both = !catch.somebody_polls() || rounds.is_multiple_of(OTHER_FAMILY_EVERY);
         let last = self.family.load(Relaxed);
-        let mut worked = rx.take_flows(engine, self, rounds, catch);
+        let mut worked = rx.take_flows(to, self, rounds, catch);
         let skip = catch.somebody_polls() && rx.may_skip_all(rounds, worked);
         for v6 in [false, true] {
             let wanted = !skip && (both || v6 == last);
             let Some(socket) = self.socket(v6).filter(|_| wanted) else {
                 continue;
             };
-            if rx.take(engine, self, socket, catch) {
+            if rx.take(to, self, socket, catch) {
                 self.family.store(v6, Relaxed);
                 worked = true;
             }
         }
         if let Some(local) = self.local() {
-            worked |= rx.take_local(engine, self, local, catch);
+            worked |= rx.take_local(to, self, local, catch);
         }
         if !worked {
-            rx.idle(engine);
+            rx.idle(to);
         }
         worked
     }
 
     /// Sends pending acknowledgements, before nobody looks for packets for a while. (Whoever holds
     /// the lock looks on, and does it when nothing comes.)
-    pub(crate) fn send_owed(&self, engine: &Engine) {
+    pub(crate) fn send_owed(&self, to: To<'_>) {
         if let Some(mut rx) = self.rx.try_lock() {
             let _handling = handling();
-            rx.idle(engine);
+            rx.idle(to);
         }
     }
 
     /// Handles all that has arrived by now. A time-out may be judged only after that: to a process that was stopped, or had to wait
     /// for a core, its peers seem silent although their answers lie in its sockets. False if another thread is handling packets,
     /// which had better be asked again soon.
-    pub(crate) fn catch_up(&self, engine: &Engine) -> bool {
+    pub(crate) fn catch_up(&self, to: To<'_>) -> bool {
         let now = ferriband_memory::wait::now().0;
         let Some(mut rx) = self.rx.try_lock() else {
             return false;
         };
         let _handling = handling();
         for socket in self.sockets() {
-            rx.drain(engine, self, socket);
+            rx.drain(to, self, socket);
         }
-        rx.drain_flows(engine, self);
+        rx.drain_flows(to, self);
         if let Some(local) = self.local() {
             (0..BACKLOG_ROUNDS)
-                .take_while(|_| rx.take_local(engine, self, local, &mut Catch::nobody()))
+                .take_while(|_| rx.take_local(to, self, local, &mut Catch::nobody()))
                 .count();
         }
         self.caught_up_at.fetch_max(now, Relaxed);
@@ -364,10 +365,10 @@ impl Roce {
     }
 
     /// Handles a run of packets that another process got and handed over. Hold nothing.
-    pub(crate) fn handed(&self, engine: &Engine, head: &[u8], body: &[u8]) {
+    pub(crate) fn handed(&self, to: To<'_>, head: &[u8], body: &[u8]) {
         let mut rx = lock(&self.rx);
         let _handling = handling();
-        rx.take_handed(engine, self, head, body, &mut Catch::nobody());
+        rx.take_handed(to, self, head, body, &mut Catch::nobody());
     }
 
     /// Waits until no packet is in the middle of being handled: what was revoked before is not touched after.

@@ -1,4 +1,5 @@
-//! The path of a queue pair: how its packets look below the transport header, and what carries them.
+//! The path of a queue pair: how its packets look below the transport header, and what carries
+//! them.
 //!
 //! Owns nothing but its share of a socket. Must not know: queue pairs' state.
 

@@ -1,8 +1,9 @@
 //! Packets gathered into runs that the kernel cuts apart.
 //!
-//! Owns the buffer of a run. Must not know: queue pairs' state. All packets of a run are of one size but the last,
-//! which may be shorter (UDP_SEGMENT); the IPv4 identification, which the ICRC covers, counts up within a run, from 0 or from where the socket says. Runs of the
-//! InfiniBand port are the same, but go to another process as they are.
+//! Owns the buffer of a run. Must not know: queue pairs' state. All packets of a run are of one
+//! size but the last, which may be shorter (UDP_SEGMENT); the IPv4 identification, which the ICRC
+//! covers, counts up within a run, from 0 or from where the socket says. Runs of the InfiniBand
+//! port are the same, but go to another process as they are.
 
 use std::cell::RefCell;
 

@@ -18,9 +18,9 @@ use super::alone::{Found, Look, Tell, Way};
 use super::join::SharedPort;
 use super::rx::{CE, Hands, Pace};
 use crate::objects::cq::Catch;
-use crate::progress::Engine;
 use crate::wire::packets::rx::RxSide;
 use crate::wire::packets::{RECEIVE_BUFFER_BYTES, Roce};
+use crate::wire::to::To;
 
 /// Senders with a socket of their own, at most: each is one more that a polling program looks at.
 pub(crate) const MOST_FLOWS: usize = 2;
@@ -130,7 +130,7 @@ impl RxSide {
 
     /// The sender that most has come from lately has a socket of its own from now on.
     #[cold]
-    pub(in crate::wire) fn open_flow(&mut self, engine: &Engine, roce: &Roce, all: &RxSocket) {
+    pub(in crate::wire) fn open_flow(&mut self, to: To<'_>, roce: &Roce, all: &RxSocket) {
         let likely = self.flows.likely;
         self.flows.put_off(AGAIN);
         let Some(like) = likely.filter(may_have_socket) else {
@@ -138,7 +138,7 @@ impl RxSide {
         };
         if self.flows.open.is_full() {
             // the one at hand is the first
-            self.close_flow(engine, roce, MOST_FLOWS - 1);
+            self.close_flow(to, roce, MOST_FLOWS - 1);
         }
         let Some(port) = roce.port.get().map(SharedPort::port) else {
             return;
@@ -147,13 +147,13 @@ impl RxSide {
             return;
         };
         // older than all that comes by the new one
-        self.drain(engine, roce, all);
+        self.drain(to, roce, all);
         // until it was connected it got what others sent, and what was for other processes
         let mut pace = Pace::default();
-        self.hands.drain_flow(engine, roce, (&socket, &mut pace));
+        self.hands.drain_flow(to, roce, (&socket, &mut pace));
         if socket.settle(&like).is_err() {
             let _ = socket.turn_away(&like);
-            self.hands.drain_flow(engine, roce, (&socket, &mut pace));
+            self.hands.drain_flow(to, roce, (&socket, &mut pace));
             return;
         }
         let flow = Flow {
@@ -167,12 +167,12 @@ impl RxSide {
         self.flows.open.insert(0, flow);
         roce.flows_version.fetch_add(1, Relaxed);
         // a program that polls a little between its sleeps leaves the thread asleep: it does not wait for this socket yet
-        engine.process.waker.signal(1);
+        to.adapter.process.waker.signal(1);
     }
 
     /// Gives a sender back to the socket of all.
     #[cold]
-    fn close_flow(&mut self, engine: &Engine, roce: &Roce, at: usize) {
+    fn close_flow(&mut self, to: To<'_>, roce: &Roce, at: usize) {
         let Some(mut flow) = self.flows.open.pop_at(at) else {
             return;
         };
@@ -180,7 +180,7 @@ impl RxSide {
         let _ = flow.socket.turn_away(&flow.like);
         flow.before_drain();
         let place = (&*flow.socket, &mut flow.pace);
-        self.hands.drain_flow(engine, roce, place);
+        self.hands.drain_flow(to, roce, place);
         roce.flows_version.fetch_add(1, Relaxed);
     }
 
@@ -188,7 +188,7 @@ impl RxSide {
     #[inline]
     pub fn take_flows(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         rounds: u32,
         catch: &mut Catch<'_>,
@@ -204,12 +204,12 @@ impl RxSide {
             }
             let flow = &mut self.flows.open[at];
             self.hands.batch.by_flow = true;
-            let found = self.hands.take_flow(engine, roce, flow, catch);
+            let found = self.hands.take_flow(to, roce, flow, catch);
             self.hands.batch.by_flow = false;
             flow.active |= found;
             worked |= found;
             if std::mem::take(&mut self.hands.batch.foreign) {
-                self.close_flow(engine, roce, at);
+                self.close_flow(to, roce, at);
                 self.flows.put_off(FOREIGN);
                 continue;
             }
@@ -219,7 +219,7 @@ impl RxSide {
             at += 1;
         }
         if rounds.is_multiple_of(LOOK_EVERY) {
-            self.close_silent(engine, roce);
+            self.close_silent(to, roce);
         }
         worked
     }
@@ -240,7 +240,7 @@ impl RxSide {
     }
 
     #[cold]
-    fn close_silent(&mut self, engine: &Engine, roce: &Roce) {
+    fn close_silent(&mut self, to: To<'_>, roce: &Roce) {
         let now = ferriband_memory::wait::now();
         if now.0 - self.flows.looked_at.0 < SILENT.as_nanos() as u64 {
             return;
@@ -248,7 +248,7 @@ impl RxSide {
         self.flows.looked_at = now;
         for at in (0..self.flows.open.len()).rev() {
             if !std::mem::take(&mut self.flows.open[at].active) {
-                self.close_flow(engine, roce, at);
+                self.close_flow(to, roce, at);
                 // it did what it was for: the next may come as soon
                 self.flows.worth = (self.flows.worth / AGAIN).max(WORTH);
             }
@@ -256,11 +256,11 @@ impl RxSide {
     }
 
     /// Takes all that lies in the sockets of senders.
-    pub fn drain_flows(&mut self, engine: &Engine, roce: &Roce) {
+    pub fn drain_flows(&mut self, to: To<'_>, roce: &Roce) {
         for flow in &mut self.flows.open {
             flow.before_drain();
             let place = (&*flow.socket, &mut flow.pace);
-            self.hands.drain_flow(engine, roce, place);
+            self.hands.drain_flow(to, roce, place);
         }
     }
 
@@ -275,18 +275,18 @@ impl Hands {
     /// Takes what has arrived from a sender with a socket of its own. True if anything had.
     fn take_flow(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         flow: &mut Flow,
         catch: &mut Catch<'_>,
     ) -> bool {
         let look = flow.way.look();
         let found = match look {
-            Look::Runs => self.take(engine, roce, (&flow.socket, &mut flow.pace), catch),
+            Look::Runs => self.take(to, roce, (&flow.socket, &mut flow.pace), catch),
             Look::Empty => !flow.socket.is_empty(),
             Look::Plain | Look::Told => {
                 let told = look == Look::Told;
-                self.take_one(engine, roce, (flow, told), catch)
+                self.take_one(to, roce, (flow, told), catch)
             }
         };
         let mut special = false;
@@ -312,7 +312,7 @@ impl Hands {
             flow.tell(tell);
         }
         if look == Look::Empty && found {
-            return self.take(engine, roce, (&flow.socket, &mut flow.pace), catch);
+            return self.take(to, roce, (&flow.socket, &mut flow.pace), catch);
         }
         found
     }
@@ -320,7 +320,7 @@ impl Hands {
     /// Takes one datagram, with or without its traffic class. True if there was one.
     fn take_one(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         (flow, told): (&mut Flow, bool),
         catch: &mut Catch<'_>,
@@ -342,14 +342,14 @@ impl Hands {
         if told && let Some((meta, _)) = self.ring.messages().next() {
             *tos = meta.tos;
         }
-        self.give(engine, roce, catch);
+        self.give(to, roce, catch);
         true
     }
 
     /// Takes all that lies in a sender's socket.
-    fn drain_flow(&mut self, engine: &Engine, roce: &Roce, place: (&RxSocket, &mut Pace)) {
+    fn drain_flow(&mut self, to: To<'_>, roce: &Roce, place: (&RxSocket, &mut Pace)) {
         self.batch.by_flow = true;
-        self.drain(engine, roce, place);
+        self.drain(to, roce, place);
         (self.batch.by_flow, self.batch.foreign) = (false, false);
     }
 }

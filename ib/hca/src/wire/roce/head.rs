@@ -1,4 +1,5 @@
-//! What the kernel says of a run of RoCEv2's packets, and the headers below theirs that follow from it.
+//! What the kernel says of a run of RoCEv2's packets, and the headers below theirs that follow from
+//! it.
 //!
 //! Owns how it is written for a process that the run is handed over to. Must not know queue pairs.
 

@@ -1,7 +1,7 @@
 //! Receiving RoCEv2's packets: datagrams from sockets, packets to queue pairs.
 //!
-//! Owns the buffers of one round and how often a socket is looked at. Must not know what a packet means. What is
-//! not whole, not for us or not from whom it claims is counted and dropped.
+//! Owns the buffers of one round and how often a socket is looked at. Must not know what a packet
+//! means. What is not whole, not for us or not from whom it claims is counted and dropped.
 
 use std::sync::Arc;
 
@@ -14,14 +14,13 @@ use ferriband_wire::{Bth, Opcode, Packet, RoceHeaders, RunIcrc};
 
 use super::head::{header_kind, headers_of, network_header, write_meta};
 use super::join::Probe;
-use crate::cm::arrive::{Patience, general_services};
 use crate::device::counters::PortCounts;
 use crate::objects::cq::Catch;
-use crate::progress::Engine;
 use crate::qp::Qp;
 use crate::wire::packets::arrived::{Arrived, MULTICAST_QPN, destination};
 use crate::wire::packets::batch::{Batch, count};
 use crate::wire::packets::{BACKLOG_ROUNDS, GSI, Roce, SOME_ROUNDS};
+use crate::wire::to::To;
 
 /// Datagrams (each a run of packets) taken in one round.
 pub(in crate::wire) const ROUND_DATAGRAMS: usize = 8;
@@ -65,7 +64,7 @@ impl Hands {
     /// Takes what has arrived at a socket. True if anything had.
     pub(in crate::wire) fn take(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         (socket, pace): (&RxSocket, &mut Pace),
         catch: &mut Catch<'_>,
@@ -85,7 +84,7 @@ impl Hands {
             return false;
         }
         pace.misses = 0;
-        let longest = self.give(engine, roce, catch);
+        let longest = self.give(to, roce, catch);
         pace.run = messages > 1 || longest > RUN_BYTES;
         pace.stream = messages > 1 || longest > STREAM_BYTES;
         true
@@ -94,7 +93,7 @@ impl Hands {
     /// Gives what lies in the ring to queue pairs. Returns the bytes of the longest message.
     pub(in crate::wire) fn give(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         catch: &mut Catch<'_>,
     ) -> usize {
@@ -103,21 +102,21 @@ impl Hands {
             self.bytes += bytes.len() as u64;
             longest = longest.max(bytes.len());
             let came = Arrived::Roce(*meta);
-            self.batch.run(engine, roce, &came, bytes, true, catch);
+            self.batch.run(to, roce, &came, bytes, true, catch);
         }
-        self.batch.turn(engine, catch);
+        self.batch.turn(to, catch);
         longest
     }
 
     /// Takes all that lies in a socket. First in, first out: what comes meanwhile, be it without end, lies behind what was there.
     pub(in crate::wire) fn drain(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         (socket, pace): (&RxSocket, &mut Pace),
     ) {
         let (begun, mut rounds) = (self.bytes, 0);
-        while self.take(engine, roce, (socket, pace), &mut Catch::nobody()) {
+        while self.take(to, roce, (socket, pace), &mut Catch::nobody()) {
             rounds += 1;
             let taken = self.bytes - begun;
             if rounds == BACKLOG_ROUNDS
@@ -133,7 +132,7 @@ impl Batch {
     /// A run of packets that came by UDP. Says what became of the last one.
     pub(in crate::wire) fn deliver_roce(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         meta: &RxMeta,
         bytes: &[u8],
@@ -167,10 +166,10 @@ impl Batch {
                 // one that came to a sender's socket says nothing of where the socket of all is
                 let port = roce.port.get().filter(|_| !self.by_flow);
                 let probe = port.map(|port| {
-                    port.take_probe(&engine.process.registry, v6, meta.source, datagram)
+                    port.take_probe(&to.adapter.process.registry, v6, meta.source, datagram)
                 });
                 if probe == Some(Probe::Moved) {
-                    roce.went_astray(engine);
+                    roce.went_astray(to);
                 }
                 // this protocol's own
                 packets -= 1;
@@ -178,16 +177,11 @@ impl Batch {
                 continue;
             }
             if qpn == GSI.0 {
-                let patience = if may_hand_over {
-                    Patience::Fresh
-                } else {
-                    Patience::Handed
-                };
                 let taken = self
                     .icrc
                     .check(&headers, 0, datagram)
                     .is_ok_and(|(transport, _)| {
-                        general_services(engine, meta, datagram, transport, patience)
+                        to.services.came(meta, datagram, transport, !may_hand_over)
                     });
                 fate = if taken { Fate::Passed } else { Fate::Refused };
                 if !taken {
@@ -197,16 +191,17 @@ impl Batch {
             }
             if qpn == MULTICAST_QPN {
                 fate = Fate::Passed;
-                if !self.deliver_to_group(engine, roce, (&headers, meta), now, datagram, catch) {
+                if !self.deliver_to_group(to, roce, (&headers, meta), now, datagram, catch) {
                     fate = Fate::NoQueuePair;
                     port.add(Counter::UnknownQp, 1);
                 }
                 continue;
             }
-            self.find(engine, qpn, true);
+            self.find(to, qpn, true);
             let Some((_, qp)) = &self.last else {
-                let owner = engine.owner_of_packets(qpn);
-                match owner.filter(|owner| may_hand_over && *owner != engine.process.registry.me())
+                let owner = to.adapter.owner_of_packets(qpn);
+                match owner
+                    .filter(|owner| may_hand_over && *owner != to.adapter.process.registry.me())
                 {
                     Some(owner) => {
                         // what came together goes together: a post box takes few messages
@@ -220,13 +215,14 @@ impl Batch {
                         packets += more.div_ceil(segment) as u64;
                         length += more;
                         let head = write_meta(meta, segment as u16);
-                        let handed = engine
+                        let handed = to
+                            .adapter
                             .post_box()
                             .is_ok_and(|post| post.send(owner, &head, run).is_ok());
                         port.add(Counter::HandedOver, u64::from(handed));
                         self.foreign |= self.by_flow;
                         if !self.by_flow {
-                            roce.went_astray(engine);
+                            roce.went_astray(to);
                         }
                     }
                     None => port.add(Counter::UnknownQp, 1),
@@ -235,7 +231,7 @@ impl Batch {
                 continue;
             };
             let (more, bytes, became, then) = take_run(
-                engine,
+                to,
                 (qp, &mut self.icrc, port),
                 (&headers, meta, now),
                 &mut identification,
@@ -261,11 +257,11 @@ impl Batch {
             }
             if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
                 let qp = qp.clone();
-                self.touch(engine, qp, catch);
+                self.touch(to, qp, catch);
             }
             if then == Then::Now {
                 // what a NAK asks for is on its way while the rest of the round is looked at
-                self.turn(engine, catch);
+                self.turn(to, catch);
             }
         }
         count(&roce.counters.packets, packets);
@@ -285,7 +281,7 @@ impl Batch {
     /// one, but the one that has sent it. False if nobody wants it.
     fn deliver_to_group(
         &mut self,
-        engine: &Engine,
+        to: To<'_>,
         roce: &Roce,
         (headers, meta): (&RoceHeaders, &RxMeta),
         now: Instant,
@@ -312,7 +308,7 @@ impl Batch {
         let sender = packet.ext().deth.map(|deth| deth.src_qpn.0);
         let mut taken = false;
         for qpn in members {
-            let found = engine.qp_by_number(qpn);
+            let found = to.adapter.qp_by_number(qpn);
             let Some(qp) = found.filter(|qp| qp.ctx.device.is_ethernet()) else {
                 continue;
             };
@@ -321,11 +317,11 @@ impl Batch {
                 continue;
             }
             let marked = meta.tos & 3 == CE;
-            qp.packets_in(engine, now, (meta.source, false), |incoming| {
+            qp.packets_in(to.adapter, now, (meta.source, false), |incoming| {
                 incoming.take(marked, &about, &packet);
             });
             taken = true;
-            self.touch(engine, qp, catch);
+            self.touch(to, qp, catch);
         }
         taken
     }
@@ -348,7 +344,7 @@ fn is_bulk(opcode: Opcode) -> bool {
 /// The packets at the head of a run that are for one queue pair: how many, of how many bytes, what became of the last one, and when the
 /// queue pair has something to say.
 fn take_run<'a>(
-    engine: &Engine,
+    to: To<'_>,
     (qp, icrc, port): (&Arc<Qp>, &mut RunIcrc, &PortCounts),
     (headers, meta, now): (&RoceHeaders, &RxMeta, Instant),
     identification: &mut u16,
@@ -361,7 +357,7 @@ fn take_run<'a>(
     let mut theirs = theirs.peekable();
     // who reacts to congestion (ECT or CE) is not Soft-RoCE, which alone is so slow from packet to packet that a program sees between them
     let together = meta.tos & 3 != 0;
-    qp.packets_in(engine, now, (meta.source, together), |incoming| {
+    qp.packets_in(to.adapter, now, (meta.source, together), |incoming| {
         while let Some(datagram) = theirs.next() {
             packets += 1;
             length += datagram.len();
