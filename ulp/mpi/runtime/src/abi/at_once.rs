@@ -45,7 +45,7 @@ pub(super) unsafe fn send(
         .target(comm, false, u32::try_from(dest).ok()?, tag)?;
     // SAFETY: the caller's promise.
     let source = unsafe { Source::new(buffer.cast(), length) };
-    runtime.store(&target, source).then_some(runtime)
+    runtime.try_send(&target, &source).then_some(runtime)
 }
 
 /// Begins a receive from one rank; the handle of its request.
