@@ -64,7 +64,7 @@ pub(super) unsafe fn receive(
     // SAFETY: the caller's promise.
     let (mut runtime, comm, source, tag, sink) =
         unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
-    let request = runtime.point.post_at_once(comm, source, tag, sink)?;
+    let request = runtime.point.try_post(comm, 0, source, tag, sink)?;
     Some(runtime.point.requests.slab.handle(request))
 }
 
