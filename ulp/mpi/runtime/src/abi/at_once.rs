@@ -45,7 +45,7 @@ pub(super) unsafe fn send(
         .target(comm, false, u32::try_from(dest).ok()?, tag)?;
     // SAFETY: the caller's promise.
     let source = unsafe { Source::new(buffer.cast(), length) };
-    runtime.store(&target, source).then_some(runtime)
+    runtime.try_send(&target, &source).then_some(runtime)
 }
 
 /// Begins a receive from one rank; the handle of its request.
@@ -64,7 +64,7 @@ pub(super) unsafe fn receive(
     // SAFETY: the caller's promise.
     let (mut runtime, comm, source, tag, sink) =
         unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
-    let request = runtime.point.post_at_once(comm, source, tag, sink)?;
+    let request = runtime.point.try_post(comm, 0, source, tag, sink)?;
     Some(runtime.point.requests.slab.handle(request))
 }
 

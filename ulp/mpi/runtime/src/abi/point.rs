@@ -322,7 +322,8 @@ pub(super) unsafe fn recv(
             let found = match receive_source(guard, comm, source)? {
                 None => FROM_NOBODY,
                 Some(source) => {
-                    let request = guard.start_waited(comm, source, tag, sink)?;
+                    let context = guard.point.objects.comms[comm].context;
+                    let request = guard.start_receive(comm, context, source, tag, sink)?;
                     if let Err(error) = wait_request(guard, request) {
                         guard.let_go(request);
                         return Err(error);

@@ -2,8 +2,11 @@
 //!
 //! Owns: the order of the messages to a peer. Must not know: what they say.
 
-use crate::errors::Outcome;
+use crate::constants::MPI_ERR_OTHER;
+use crate::errors::{MpiError, Outcome};
 use crate::handle::Token;
+use crate::host::Source;
+use crate::loss::dead;
 use crate::request::Work;
 use crate::runtime::Runtime;
 use crate::transport::contract::{Body, Head, Message};
@@ -53,10 +56,9 @@ impl Runtime {
                 }
                 continue;
             }
-            if !self.push(peer, &head, body.as_slice(), source)? {
+            let Some(seq) = self.send(peer, &head, body.as_slice(), source)? else {
                 return self.starve(peer);
-            }
-            let seq = self.last_sent(peer);
+            };
             self.point.peers[peer as usize].fifo.pop_front();
             self.has_gone(peer, token, seq);
         }
@@ -69,14 +71,31 @@ impl Runtime {
         Ok(true)
     }
 
-    /// The number of the last message to `peer`.
-    fn last_sent(&self, peer: u32) -> u32 {
+    /// Sends a message to `peer`, whatever that takes. Its number; none if there is no room now.
+    pub(super) fn send(
+        &mut self,
+        peer: u32,
+        head: &Head,
+        body: &[u8],
+        source: Source,
+    ) -> Outcome<Option<u32>> {
         let entry = &self.point.peers[peer as usize];
-        if entry.by_verbs {
-            entry.sent
-        } else {
-            self.shm.links[peer as usize].sent
+        if entry.lost {
+            return match head.kind {
+                Kind::Eager | Kind::Rts => Err(dead(peer)),
+                // Answers that nobody waits for.
+                _ => Ok(Some(0)),
+            };
         }
+        if entry.by_verbs {
+            let has_gone = self.post(peer, head, body, source)?;
+            return Ok(has_gone.then(|| self.point.peers[peer as usize].sent));
+        }
+        let Some(host) = &self.host else {
+            let text = format!("rank {peer} cannot be reached");
+            return Err(MpiError::with(MPI_ERR_OTHER, text));
+        };
+        self.shm.link(peer).send(host, peer, head, body, source)
     }
 
     /// The message of what `token` names has gone to `peer` as number `seq`.
@@ -132,7 +151,8 @@ impl Runtime {
             };
             let length = source.len().min(room - size_of::<envelope::Piece>());
             let piece = source.part(0, length);
-            if !self.push(peer, &Head::of(Kind::Piece), body.as_slice(), piece)? {
+            let head = Head::of(Kind::Piece);
+            if self.send(peer, &head, body.as_slice(), piece)?.is_none() {
                 return Ok(false);
             }
             let left = source.part(length, source.len() - length);

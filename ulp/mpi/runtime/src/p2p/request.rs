@@ -152,6 +152,21 @@ impl Request {
         Self::send(work, comm, 0, NOBODY, host::Source::EMPTY)
     }
 
+    /// Makes one that is kept a receive again, from nobody yet.
+    #[inline(always)]
+    pub fn renew(&mut self, comm: u32, context: u64, asks: matching::Source, sink: host::Sink) {
+        self.done = false;
+        self.freed = false;
+        self.work = Work::Receive;
+        self.comm = comm;
+        self.context = context;
+        self.peer = NOBODY;
+        self.asks = asks;
+        self.sink = sink;
+        // What MPI_Cancel leaves as it is.
+        self.status = EMPTY;
+    }
+
     /// A receive into `sink`.
     #[inline(always)]
     pub fn receive(comm: u32, context: u64, asks: matching::Source, sink: host::Sink) -> Self {

@@ -11,7 +11,6 @@ use crate::handle::{Kind, NOBODY, Slab, Token};
 use crate::host::{Sink, Source};
 use crate::objects::comms::WORLD;
 use crate::request::{Request, Work};
-use ferriband_mpi_proto::matching;
 use std::ops::{Index, IndexMut};
 
 /// Receives that are kept for the next ones.
@@ -140,27 +139,6 @@ impl Requests {
             return None;
         }
         self.spares.pop()
-    }
-
-    /// Makes a spare one a receive again.
-    #[inline(always)]
-    pub fn renew(
-        &mut self,
-        request: u32,
-        comm: u32,
-        context: u64,
-        source: matching::Source,
-        sink: Sink,
-    ) {
-        let entry = &mut self[request];
-        entry.done = false;
-        entry.freed = false;
-        entry.work = Work::Receive;
-        entry.comm = comm;
-        entry.context = context;
-        entry.peer = NOBODY;
-        entry.asks = source;
-        entry.sink = sink;
     }
 
     /// A receive is over, and its status is known: it is kept for another one, or goes.

@@ -72,7 +72,7 @@ impl Runtime {
             point: Point::new(rank, size)?,
             host,
             net: None,
-            shm: Shm::new(size),
+            shm: Shm::new(size, settings.sizes.swap),
             offered: Vec::new(),
             executions: Vec::new(),
             calls: Calls::new(),

@@ -6,7 +6,7 @@
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
-use crate::host::Source;
+use crate::host::{Source, Stored};
 use crate::loss::dead;
 use crate::p2p::point::Point;
 use crate::p2p::unexpected::{Content, Held};
@@ -40,19 +40,6 @@ pub enum Started {
     Pending(u32),
 }
 
-impl Target {
-    /// What the envelope of a message that goes eagerly says.
-    #[inline(always)]
-    pub fn head(&self) -> Head {
-        Head {
-            kind: Kind::Eager,
-            flags: 0,
-            tag: self.tag,
-            context: self.context,
-        }
-    }
-}
-
 impl Point {
     /// Where a message to `rank` of the communicator at `comm` goes.
     #[inline(always)]
@@ -69,6 +56,33 @@ impl Point {
 }
 
 impl Runtime {
+    /// Stores a short message of an untraced process to a rank of this host, where that takes
+    /// nothing but the stores. False if it takes more: then nothing has happened.
+    #[inline(always)]
+    pub fn try_send(&mut self, to: &Target, source: &Source) -> bool {
+        let Some(link) = self.shm.links.get_mut(to.peer as usize) else {
+            return false;
+        };
+        let stored = if source.len() < link.exchanged {
+            link.try_send(to.tag, to.context, source)
+        } else {
+            link.try_send_large(self.host.as_ref(), to.tag, to.context, *source)
+        };
+        if stored == Stored::Asleep
+            && let Some(host) = &self.host
+        {
+            host.ring(to.peer);
+        }
+        stored != Stored::Not
+    }
+
+    /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
+    /// goes by an exchange buffer.
+    #[inline]
+    fn fits_place(&self, peer: u32, length: usize) -> bool {
+        length <= self.settings.sizes.eager_near && self.shm.links[peer as usize].has_place(length)
+    }
+
     /// Begins a send. A synchronous one is over when its receive has met it.
     #[inline(always)]
     pub fn start_send(
@@ -82,7 +96,7 @@ impl Runtime {
         }
         let is_eager = source.len() <= self.settings.sizes.eager;
         let is_short = is_eager || self.fits_place(to.peer, source.len());
-        if is_short && !synchronous && !trace::is_on() && self.store(&to, source) {
+        if is_short && !synchronous && !trace::is_on() && self.try_send(&to, &source) {
             return Ok(Started::Done);
         }
         self.start_further(to, source, synchronous, is_eager)
@@ -98,8 +112,8 @@ impl Runtime {
         is_eager: bool,
     ) -> Outcome<Started> {
         if is_eager && !synchronous && self.point.peers[to.peer as usize].fifo.is_empty() {
-            let stored = self.push(to.peer, &to.head(), &[], source)?;
-            if stored {
+            let sent = self.send(to.peer, &Head::program(to.tag, to.context), &[], source)?;
+            if sent.is_some() {
                 return Ok(Started::Done);
             }
         }
@@ -131,7 +145,7 @@ impl Runtime {
         let mut message = Message {
             head: Head {
                 flags: if work == Work::Synchronous { SYNC } else { 0 },
-                ..to.head()
+                ..Head::program(to.tag, to.context)
             },
             body: Body::EMPTY,
             source,

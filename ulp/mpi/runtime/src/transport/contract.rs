@@ -24,6 +24,17 @@ pub struct Head {
 }
 
 impl Head {
+    /// Of a message of the program that goes eagerly.
+    #[inline(always)]
+    pub const fn program(tag: i32, context: u64) -> Self {
+        Self {
+            kind: Kind::Eager,
+            flags: 0,
+            tag,
+            context,
+        }
+    }
+
     /// Of a message that is not the program's.
     pub const fn of(kind: Kind) -> Self {
         Self {

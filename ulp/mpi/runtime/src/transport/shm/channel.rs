@@ -43,6 +43,8 @@ const LINE: u32 = 64;
 const FETCHED: u32 = 4096;
 /// Of the next record no more is asked for to be written: what is read meanwhile would wait behind it.
 const CLAIMED: u32 = 256;
+/// Bytes of a body that are not the program's, at most.
+const OWN: usize = 48;
 /// Looks at a channel for which nothing has come, after which its owner is taken to wait for one record, and not to go through a stream of them.
 const WAITS: u32 = 8;
 
@@ -241,16 +243,23 @@ impl Outlet {
         }
     }
 
-    /// Stores a message of `length` bytes after `head`, if there is room.
-    #[inline(always)]
-    pub fn push(&mut self, head: &[u8], seq: u32, length: u32, payload: Source) -> Push {
+    /// Stores a message whose body begins with `body`, which is not the program's, if there is room.
+    #[inline]
+    pub fn push(&mut self, envelope: &Envelope, body: &[u8], payload: Source) -> Push {
+        let mut head = [0; ENVELOPE + OWN];
+        head[..ENVELOPE].copy_from_slice(&envelope.emit());
+        head[ENVELOPE..ENVELOPE + body.len()].copy_from_slice(body);
+        let head = &head[..ENVELOPE + body.len()];
+        let (seq, length) = (envelope.seq, payload.len() as u32);
         let push = self
             .machine
             .push(head, seq, length, payload, &mut self.block);
-        if push == Push::NoCredit {
-            return self.push_again(head, seq, length, payload);
+        if push != Push::NoCredit || !self.refresh() {
+            return push;
         }
-        push
+        // The return word had news.
+        self.machine
+            .push(head, seq, length, payload, &mut self.block)
     }
 
     /// Where a message of the program goes if it needs nothing but room and lies in one run; none if it needs more: then [`Outlet::push`] knows what to do.
@@ -298,16 +307,6 @@ impl Outlet {
         std::sync::atomic::fence(Ordering::SeqCst);
         // SAFETY: within the segment, which is never unmapped, aligned, only accessed atomically.
         unsafe { self.asleep.as_ref() }.load(Ordering::Relaxed) == 1
-    }
-
-    /// The same once the return word has been looked at.
-    #[cold]
-    fn push_again(&mut self, head: &[u8], seq: u32, length: u32, payload: Source) -> Push {
-        if !self.refresh() {
-            return Push::NoCredit;
-        }
-        self.machine
-            .push(head, seq, length, payload, &mut self.block)
     }
 
     /// Bytes at the beginning of the block that have no memory behind them yet: a push that comes to them is [`Push::Busy`].

@@ -29,6 +29,8 @@ pub struct Link {
     pub received: u32,
     /// Messages to it wait for room: none may overtake them.
     pub is_held: bool,
+    /// Messages of so many bytes and more go by a place if there is one.
+    pub exchanged: usize,
     /// The channel from it.
     pub inlet: Option<Inlet>,
     /// The places by which messages are exchanged with it.
@@ -38,10 +40,15 @@ pub struct Link {
 }
 
 impl Shm {
-    /// Of `ranks` in the world; none has been spoken to.
-    pub fn new(ranks: u32) -> Self {
+    /// Of `ranks` in the world; none has been spoken to. Messages of `exchanged` bytes and more go
+    /// by a place of the pair if there is one.
+    pub fn new(ranks: u32, exchanged: usize) -> Self {
+        let link = |_| Link {
+            exchanged,
+            ..Link::default()
+        };
         Self {
-            links: (0..ranks).map(|_| Link::default()).collect(),
+            links: (0..ranks).map(link).collect(),
             order: Vec::new(),
             polling: Polling::new(),
         }

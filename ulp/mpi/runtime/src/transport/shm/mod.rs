@@ -31,6 +31,7 @@ pub use pages::LargePages;
 pub use pair::Pair;
 pub use receive::Ran;
 pub use segment::Segment;
+pub use send::Stored;
 
 pub use crate::ground::layout::Layout;
 pub use crate::ground::memory::{Buffer, Sink, Source};

@@ -1,234 +1,180 @@
-//! Messages to ranks of this host: by the channel's block, or by a place of the pair
-//! ([`crate::host::Pair`]), of which a record of the channel says so in their turn.
+//! Messages to ranks of this host: by the channel's block, or by a place of the pair ([`Pair`]), of
+//! which a record of the channel says so in their turn.
 //!
-//! Owns: what is stored, and when a channel is opened. Must not know: which request a message is
-//! of.
+//! Owns: what is stored, and when a channel is opened. Must not know: who asks what becomes of a
+//! message.
 
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER};
+use super::link::Link;
+use super::{Host, Inlet, Pair, Source};
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Inlet, Pair, Source};
-use crate::loss::dead;
-use crate::p2p::Target;
-use crate::runtime::Runtime;
 use crate::trace;
 use crate::transport::contract::Head;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PLACED, PLACED_BYTES};
+use ferriband_mpi_proto::envelope::{Envelope, PLACED, PLACED_BYTES};
 use ferriband_mpi_proto::fast::Push;
 use ferriband_mpi_proto::segment::PLACE;
 
-impl Runtime {
-    /// Stores a short message of an untraced process to a rank of this host, where that takes
-    /// nothing but the stores. False if it takes more: then nothing has happened.
+/// What has become of a message that was to be stored at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// It takes more than the stores: nothing has happened.
+    Not,
+    /// It lies there.
+    Awake,
+    /// It lies there, and its receiver is seen to sleep.
+    Asleep,
+}
+
+impl Link {
+    /// Stores a message of the program of an untraced process, where that takes nothing but the
+    /// stores.
     #[inline(always)]
-    pub fn store(&mut self, to: &Target, source: Source) -> bool {
-        let Some(entry) = self.shm.links.get_mut(to.peer as usize) else {
-            return false;
+    pub fn try_send(&mut self, tag: i32, context: u64, source: &Source) -> Stored {
+        let Some(outlet) = &mut self.outlet else {
+            return Stored::Not;
         };
-        let Some(outlet) = &mut entry.outlet else {
-            return false;
-        };
-        if entry.is_held {
-            return false;
+        if self.is_held {
+            return Stored::Not;
         }
-        if source.len() >= self.settings.sizes.swap
-            && entry.places.as_ref().is_some_and(Pair::is_open)
-            && source.len() <= PLACE as usize
-        {
-            return self.store_placed(to, source);
-        }
-        let Some(place) = outlet.place(&source) else {
-            return false;
+        let Some(place) = outlet.place(source) else {
+            return Stored::Not;
         };
-        let seq = entry.sent.wrapping_add(1);
-        entry.sent = seq;
-        let credit = entry.inlet.as_mut().map_or(0, Inlet::report);
-        let envelope = Envelope {
-            kind: Kind::Eager,
-            flags: 0,
-            seq,
-            ack: entry.received,
-            credit,
-            tag: to.tag,
-            context: to.context,
-        };
-        if outlet.lay(&place, &envelope, &source)
-            && let Some(host) = &self.host
-        {
-            host.ring(to.peer);
+        let head = Head::program(tag, context);
+        let envelope = envelope(&head, 0, self.sent, &mut self.inlet);
+        self.sent = envelope.seq;
+        match outlet.lay(&place, &envelope, source) {
+            true => Stored::Asleep,
+            false => Stored::Awake,
         }
-        true
     }
 
-    /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
-    /// fits into a place that is this rank's.
+    /// Whether a message of `length` bytes goes by a place of the pair: is long enough, and one is
+    /// this rank's.
     #[inline]
-    pub fn fits_place(&self, peer: u32, length: usize) -> bool {
-        (self.settings.sizes.swap..=self.settings.sizes.eager_near.min(PLACE as usize))
-            .contains(&length)
-            && self.shm.links[peer as usize]
-                .places
-                .as_ref()
-                .is_some_and(Pair::is_open)
+    pub fn has_place(&self, length: usize) -> bool {
+        (self.exchanged..=PLACE as usize).contains(&length)
+            && self.places.as_ref().is_some_and(Pair::is_open)
     }
 
-    /// Sends a message by a place. False if there is no room for the record, or no memory behind
-    /// the place: then nothing has happened.
+    /// Stores a message that is long enough for a place of the pair, by that or by the block, where
+    /// that takes nothing but the stores.
     #[inline(never)]
-    pub fn store_placed(&mut self, to: &Target, source: Source) -> bool {
-        let (Some(host), Some(entry)) = (&self.host, self.shm.links.get_mut(to.peer as usize))
+    pub fn try_send_large(
+        &mut self,
+        host: Option<&Host>,
+        tag: i32,
+        context: u64,
+        source: Source,
+    ) -> Stored {
+        match host {
+            Some(host) if self.has_place(source.len()) => self.exchange(host, tag, context, source),
+            _ => self.try_send(tag, context, &source),
+        }
+    }
+
+    /// Stores such a message by a place, if there is memory behind that and room for the record.
+    fn exchange(&mut self, host: &Host, tag: i32, context: u64, source: Source) -> Stored {
+        let (Some(outlet), Some(places), false) =
+            (&mut self.outlet, &mut self.places, self.is_held)
         else {
-            return false;
-        };
-        let (Some(outlet), Some(places)) = (&mut entry.outlet, &mut entry.places) else {
-            return false;
+            return Stored::Not;
         };
         let Some(placed) = places.write(host, &source) else {
-            return false;
+            return Stored::Not;
         };
-        let seq = entry.sent.wrapping_add(1);
-        let credit = entry.inlet.as_mut().map_or(0, Inlet::report);
-        let envelope = Envelope {
-            kind: Kind::Eager,
-            flags: PLACED,
-            seq,
-            ack: entry.received,
-            credit,
-            tag: to.tag,
-            context: to.context,
-        };
+        let head = Head::program(tag, context);
+        let envelope = envelope(&head, PLACED, self.sent, &mut self.inlet);
         let sleeps = match outlet.place_of(PLACED_BYTES) {
             Some(place) => outlet.lay_bytes(&place, &envelope, &placed.emit()),
             // The block goes on at its end: that is a push's.
             None => {
-                let mut record = [0; ENVELOPE + PLACED_BYTES];
-                record[..ENVELOPE].copy_from_slice(&envelope.emit());
-                record[ENVELOPE..].copy_from_slice(&placed.emit());
-                if outlet.push(&record, seq, 0, Source::EMPTY) != Push::Stored {
-                    return false;
+                if outlet.push(&envelope, &placed.emit(), Source::EMPTY) != Push::Stored {
+                    return Stored::Not;
                 }
                 outlet.sees_sleep()
             }
         };
-        entry.sent = seq;
+        self.sent = envelope.seq;
         places.given();
-        if sleeps {
-            host.ring(to.peer);
+        match sleeps {
+            true => Stored::Asleep,
+            false => Stored::Awake,
         }
-        true
     }
 
-    /// Stores a message in the channel to `peer`, if there is room.
-    #[inline(always)]
-    pub(crate) fn push(
+    /// Stores a message in the channel to rank `to`, whatever that takes. Its number; none if there
+    /// is no room now.
+    pub fn send(
         &mut self,
-        peer: u32,
-        what: &Head,
+        host: &Host,
+        to: u32,
+        head: &Head,
         body: &[u8],
         source: Source,
-    ) -> Outcome<bool> {
-        if self.shm.links[peer as usize].outlet.is_none() {
-            if self.point.peers[peer as usize].lost {
-                return match what.kind {
-                    Kind::Eager | Kind::Rts => Err(dead(peer)),
-                    // Answers that nobody waits for.
-                    _ => Ok(true),
-                };
-            }
-            if self.point.peers[peer as usize].by_verbs {
-                return self.post(peer, what, body, source);
-            }
-            self.open(peer)?;
+    ) -> Outcome<Option<u32>> {
+        if self.outlet.is_none() {
+            self.open(host, to)?;
         }
-        let entry = &mut self.shm.links[peer as usize];
-        let Some(outlet) = &mut entry.outlet else {
-            return Ok(false);
+        let envelope = envelope(head, 0, self.sent, &mut self.inlet);
+        let Some(outlet) = &mut self.outlet else {
+            return Ok(None);
         };
-        let seq = entry.sent.wrapping_add(1);
-        let credit = entry.inlet.as_mut().map_or(0, Inlet::report);
-        let head = Envelope {
-            kind: what.kind,
-            flags: what.flags,
-            seq,
-            ack: entry.received,
-            credit,
-            tag: what.tag,
-            context: what.context,
-        }
-        .emit();
-        let length = source.len() as u32;
-        let push = if body.is_empty() {
-            outlet.push(&head, seq, length, source)
-        } else {
-            let mut whole = [0; ENVELOPE + 48];
-            whole[..ENVELOPE].copy_from_slice(&head);
-            whole[ENVELOPE..ENVELOPE + body.len()].copy_from_slice(body);
-            outlet.push(&whole[..ENVELOPE + body.len()], seq, length, source)
-        };
-        match push {
-            Push::Stored => {
-                entry.sent = seq;
-                if trace::is_on() {
-                    let Head {
-                        kind, tag, context, ..
-                    } = *what;
-                    trace::sent(peer, kind, seq, tag, context, body, source.len());
+        loop {
+            match outlet.push(&envelope, body, source) {
+                Push::Stored => break,
+                Push::NoCredit => return Ok(None),
+                // The block has no memory yet where it goes on.
+                Push::Busy => host
+                    .extend(to, outlet)
+                    .map_err(|error| no_memory("the", to, &error))?,
+                Push::TooLong => {
+                    let text = "a message is longer than a channel takes";
+                    return Err(MpiError::with(MPI_ERR_INTERN, text));
                 }
-                if let Some(host) = &self.host {
-                    host.ring(peer);
-                }
-                Ok(true)
             }
-            Push::NoCredit => Ok(false),
-            Push::Busy => self.push_further(peer, what, body, source),
-            Push::TooLong => Err(MpiError::with(
-                MPI_ERR_INTERN,
-                "a message is longer than a channel takes",
-            )),
         }
+        let seq = envelope.seq;
+        self.sent = seq;
+        if trace::is_on() {
+            let Head {
+                kind, tag, context, ..
+            } = *head;
+            trace::sent(to, kind, seq, tag, context, body, source.len());
+        }
+        host.ring(to);
+        Ok(Some(seq))
     }
 
-    /// The same where the block has no memory yet.
+    /// Opens the channel to rank `to`.
     #[cold]
-    fn push_further(
-        &mut self,
-        peer: u32,
-        what: &Head,
-        body: &[u8],
-        source: Source,
-    ) -> Outcome<bool> {
-        if let (Some(host), Some(outlet)) = (&self.host, &mut self.shm.links[peer as usize].outlet)
-        {
-            host.extend(peer, outlet).map_err(|error| {
-                MpiError::with(
-                    MPI_ERR_NO_MEM,
-                    format!("no memory for the channel to rank {peer}: {error}"),
-                )
-            })?;
-        }
-        self.push(peer, what, body, source)
-    }
-
-    #[cold]
-    fn open(&mut self, peer: u32) -> Outcome {
-        let Some(host) = &self.host else {
-            return Err(MpiError::with(
-                MPI_ERR_OTHER,
-                format!("rank {peer} cannot be reached"),
-            ));
-        };
-        let outlet = host.open(peer).map_err(|error| {
-            MpiError::with(
-                MPI_ERR_NO_MEM,
-                format!("no memory for a channel to rank {peer}: {error}"),
-            )
-        })?;
-        let places = self.shm.links[peer as usize]
-            .places
-            .take()
-            .or_else(|| host.pair(peer));
-        let entry = &mut self.shm.links[peer as usize];
-        entry.outlet = Some(outlet);
-        entry.places = places;
+    fn open(&mut self, host: &Host, to: u32) -> Outcome {
+        let outlet = host.open(to).map_err(|error| no_memory("a", to, &error))?;
+        self.outlet = Some(outlet);
+        self.places = self.places.take().or_else(|| host.pair(to));
         Ok(())
     }
+}
+
+/// The envelope of the message behind number `sent`; it tells of what was taken from `inlet`.
+#[inline(always)]
+fn envelope(head: &Head, flags: u8, sent: u32, inlet: &mut Option<Inlet>) -> Envelope {
+    Envelope {
+        kind: head.kind,
+        flags: head.flags | flags,
+        seq: sent.wrapping_add(1),
+        // Nothing is acknowledged between ranks that share memory.
+        ack: 0,
+        credit: inlet.as_mut().map_or(0, Inlet::report),
+        tag: head.tag,
+        context: head.context,
+    }
+}
+
+/// There is no memory for a channel, or no more.
+#[cold]
+fn no_memory(which: &str, to: u32, error: &std::io::Error) -> MpiError {
+    MpiError::with(
+        MPI_ERR_NO_MEM,
+        format!("no memory for {which} channel to rank {to}: {error}"),
+    )
 }
