@@ -15,7 +15,6 @@ use crate::objects::Objects;
 use crate::objects::comms::{SELF, WORLD};
 use crate::p2p::buffered::Buffers;
 use crate::p2p::deliver::Held;
-use crate::pace::Pace;
 use crate::request::{Request, Work};
 use crate::settings::Job;
 use crate::transport::contract::Queued;
@@ -118,8 +117,6 @@ pub struct Peer {
     pub outlet: Option<Outlet>,
     /// The places by which messages are exchanged with it.
     pub places: Option<Pair>,
-    /// How fast long messages are copied into it.
-    pub pace: Pace,
     /// It has died, and the others go on.
     pub lost: bool,
     /// The channel from it, as index.

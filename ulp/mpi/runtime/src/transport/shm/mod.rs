@@ -12,7 +12,6 @@ pub mod kernel;
 pub mod limits;
 pub mod long;
 pub mod meet;
-pub mod pace;
 mod pages;
 mod pair;
 pub mod receive;
