@@ -5,12 +5,14 @@
 //! it to librdmacm.
 
 mod address;
+pub(crate) mod arrive;
 mod carry;
 mod connect;
 mod events;
 mod groups;
 mod id;
 mod outbox;
+pub(crate) mod owner;
 mod record;
 mod route;
 #[cfg(test)]
@@ -26,6 +28,7 @@ use ferriband_cm::{CmError, CmLimits, Machine, UserId};
 use ferriband_memory::host::{ProcessRef, SERVICE_ONE_FAMILY, SERVICE_SHARED};
 use ferriband_transport::types::QpType;
 use ferriband_wire::cm::PortSpace;
+use ferriband_wire::mad::MAD_LEN;
 use ferriband_wire::{Gid, Lid, Mtu, Sl, TimeCode};
 
 use crate::base::channel::EventQueue;
@@ -33,15 +36,12 @@ use crate::base::error::Error;
 use crate::device::fabric::Way;
 use crate::lock;
 use crate::progress::Engine;
-pub(crate) use carry::{MAD, Owner, far, owner_of_far_mad, owner_of_mad};
 pub use events::{ConnParam, News, NewsKind, UdParam};
 use groups::Group;
 pub use id::{CmAddress, ConnWish, IdInfo, IdOption};
 use id::{Id, Stage};
 use outbox::Outbox;
-pub(crate) use outbox::Refused;
 use route::Place;
-pub(crate) use route::place_of_gid;
 use unheard::Unheard;
 
 /// Bytes of private data at the most, in any message.
@@ -129,7 +129,7 @@ struct State {
     groups: BTreeMap<u32, Group>,
     next: u32,
     /// Messages of this process to itself.
-    local: VecDeque<[u8; MAD]>,
+    local: VecDeque<[u8; MAD_LEN]>,
     /// Requests for services on which nobody listens yet.
     unheard: Unheard,
     /// Processes of this host whose last message came as a packet, by slot.
@@ -149,34 +149,6 @@ impl Gone {
 
     fn has(&self, process: ProcessRef) -> bool {
         self.0.get(&process.slot) == Some(&process.generation)
-    }
-}
-
-/// Numbers of queue pairs whose other side has asked for the end of the connection (DREQ): what is said of a request that fails then.
-///
-/// Its lock is the last one: reports are made while queue pairs are locked.
-#[derive(Debug, Default)]
-pub(crate) struct Ends(Mutex<BTreeSet<u32>>);
-
-impl Ends {
-    /// As many are remembered; the next one takes the place of all of them, for they are hints.
-    const MOST: usize = 4096;
-
-    fn note(&self, qpn: u32) {
-        let mut numbers = lock(&self.0);
-        if numbers.len() >= Ends::MOST {
-            numbers.clear();
-        }
-        numbers.insert(qpn);
-    }
-
-    /// A queue pair of this number is connected anew.
-    pub(crate) fn forget(&self, qpn: u32) {
-        lock(&self.0).remove(&qpn);
-    }
-
-    pub(crate) fn has(&self, qpn: u32) -> bool {
-        lock(&self.0).contains(&qpn)
     }
 }
 
@@ -279,13 +251,13 @@ impl Cm {
     /// # Errors
     /// `NotFound`.
     pub fn destroy_id(&self, engine: &Engine, id: u32) -> Result<u32, Error> {
-        engine.check_epoch()?;
+        engine.process.check_epoch()?;
         let mut state = lock(&self.state);
         let mut found = state
             .ids
             .remove(&id)
             .ok_or(Error::NotFound("no such identifier"))?;
-        let now = Engine::now();
+        let now = ferriband_memory::wait::now();
         // requests that nobody has seen yet go with their listener
         let unseen = found
             .channel
@@ -309,7 +281,7 @@ impl Cm {
         drop(state);
         found.close_record(engine);
         if let Some(claim) = found.claim.take() {
-            engine.registry.service_release(claim);
+            engine.process.registry.service_release(claim);
             // a port that was only bound is nobody's to find
             if found.is_listening() {
                 engine.services_changed();

@@ -4,12 +4,13 @@ use ferriband_cm::Route;
 use ferriband_memory::host::HAND_OVER_HEAD;
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::Gid;
+use ferriband_wire::mad::MAD_LEN;
 
-use crate::cm::{MAD, owner_of_mad};
+use crate::cm::owner::owner_of_mad;
 use crate::progress::Engine;
 
 /// A management datagram: out of the post box of the process in `slot`, or from the network.
-pub fn management(engine: &Engine, slot: Option<u32>, from: Gid, mad: &[u8; MAD]) {
+pub fn management(engine: &Engine, slot: Option<u32>, from: Gid, mad: &[u8; MAD_LEN]) {
     let route = match slot {
         Some(slot) => Route::Host { slot },
         None => Route::Gsi {
@@ -30,5 +31,5 @@ pub fn management(engine: &Engine, slot: Option<u32>, from: Gid, mad: &[u8; MAD]
 
 /// A packet for queue pair 1 as another process hands it over.
 pub fn datagram(engine: &Engine, head: &[u8; HAND_OVER_HEAD], bytes: &[u8]) {
-    let _ = crate::roce::rx::ask_again(engine, head, bytes, true);
+    let _ = crate::cm::arrive::ask_again(engine, head, bytes, true);
 }

@@ -3,40 +3,36 @@
 //! Owns what a queue pair is made of and the order of its locks: attributes, then send half, then receive half, then
 //! receive queue, then completion queue. Must not know how records travel.
 
+pub(crate) mod adapter;
 mod create;
+pub(crate) mod env;
 mod groups;
+mod host;
+mod links;
 mod modify;
 pub(crate) mod packets;
+mod quiet;
 mod receive;
 mod report;
 mod send;
+pub(crate) mod serve;
+pub(crate) mod table;
+pub(crate) mod wires;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ferriband_memory::{AppMemory, Span};
-use ferriband_transport::direct::layout::QpEntry;
-use ferriband_transport::direct::mark::Revoked;
-use ferriband_transport::direct::{
-    self, Answered, BindRequest, Consumer, Handled, Link, Receiver, Record, RecvQueue, SendAttr,
-    SendState, Sender, TargetEvent, TargetSink,
-};
-use ferriband_transport::qp_state;
-use ferriband_transport::types::{
-    AddressVector, Completion, QpAttr, QpAttrMask, QpCap, QpState, QpType, SendFlags, SendOpcode,
-    Sge, WcOpcode, WcStatus,
-};
+use ferriband_transport::direct::{Receiver, RecvQueue};
+use ferriband_transport::types::{QpAttr, QpCap, QpState, QpType, SendFlags, SendOpcode, Sge};
 
-use ferriband_wire::{Gid, Lid, Qpn};
+use ferriband_wire::{Gid, Lid};
 
-use crate::ah::Ah;
 use crate::base::error::Error;
-use crate::base::limits;
-use crate::context::{AsyncKind, Context, Pd};
-use crate::cq::{Catch, Cq};
-use crate::peer::PeerLink;
-use crate::progress::Engine;
-use crate::srq::Srq;
+use crate::objects::ah::Ah;
+use crate::objects::context::{Context, Pd};
+use crate::objects::cq::Cq;
+use crate::objects::event::AsyncKind;
+use crate::objects::srq::Srq;
 use crate::xrc::{TargetProxy, Xrcd, shown_state};
 use crate::{FastMutex, lock};
 
@@ -177,7 +173,7 @@ impl Qp {
     pub(crate) fn state_now(&self) -> QpState {
         let set = state_of(self.state.load(Ordering::Acquire));
         match &self.target {
-            Some(target) => shown_state(&self.ctx.engine, target, set),
+            Some(target) => shown_state(&self.ctx.engine.process, target, set),
             None => set,
         }
     }
@@ -193,6 +189,11 @@ impl Qp {
         attr.cur_state = attr.state;
         attr.sq_draining = attr.state == QpState::Sqd && !lock(&self.send).sender.drained();
         attr
+    }
+
+    /// True if its wire is packets.
+    pub(crate) fn is_on_packets(&self) -> bool {
+        self.on_packets.load(Ordering::Acquire)
     }
 
     fn raise(&self, kind: AsyncKind) {
@@ -226,8 +227,8 @@ impl Qp {
     /// `Busy` while it is attached to a multicast group, and then nothing has changed; and while a peer is stopped in the middle of
     /// an access: peers are refused, and the program may try again.
     pub fn destroy(self: &Arc<Self>) -> Result<(), Error> {
-        let engine = &self.ctx.engine;
-        engine.check_alive()?;
+        let adapter = &self.ctx.engine;
+        adapter.check_alive()?;
         if self.is_attached() {
             return Err(Error::Busy(
                 "the queue pair is attached to a multicast group: detach it first",
@@ -236,15 +237,17 @@ impl Qp {
         match &self.target {
             // other processes may go on with it
             Some(target) => {
-                self.send_owed(engine);
-                target.release(engine);
+                self.send_owed(adapter);
+                if target.release(&adapter.process, &adapter.targets) {
+                    adapter.drop_carried(|qp| qp.qpn == target.qpn());
+                }
             }
             None => {
-                self.send_owed(engine);
+                self.send_owed(adapter);
                 self.end_packets();
                 self.reset()?;
                 self.state.store(QpState::Reset as u32, Ordering::Release);
-                engine.remove_qp(self);
+                adapter.remove_qp(self);
             }
         }
         self.ctx.retract(self.cookie.load(Ordering::Acquire));
@@ -261,7 +264,7 @@ impl Qp {
             pd.release();
         }
         if self.target.is_none() {
-            engine.release_qpn(self.index, lock(&self.send).sender.incarnation());
+            adapter.release_qpn(self.index, lock(&self.send).sender.incarnation());
         }
         Ok(())
     }

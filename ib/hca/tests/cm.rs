@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::process::{self, Channel, Child};
 use ferriband_hca::cm::{CmAddress, CmChannel, ConnWish, News, NewsKind};
-use ferriband_hca::engine::Engine;
+use ferriband_hca::progress::Engine;
 use ferriband_transport::types::{QpState, QpType};
 
 /// How long a path may be looked for.

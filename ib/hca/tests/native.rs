@@ -238,7 +238,7 @@ impl Attacker {
         self.random >> 33
     }
 
-    /// A head as `roce/local.rs` writes it.
+    /// A head as `wire/native/meta.rs` writes it.
     fn head(&self, headers: &NativeHeaders, segment: usize) -> [u8; HAND_OVER_HEAD] {
         let mut head = [0; HAND_OVER_HEAD];
         head[0] = b'I';

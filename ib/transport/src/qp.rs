@@ -504,24 +504,6 @@ impl QueuePair {
         }
     }
 
-    /// What is next to go is the end of the last request that is posted, of a reliable connection: `most` packets or fewer of a SEND, all before them sent and nothing of it again, with no
-    /// question of credits. Then how many bytes that request has.
-    #[inline]
-    pub fn end_of_last(&self, most: u32) -> Option<u32> {
-        match &self.sender {
-            Sender::Reliable(requester) if self.config.qp_type == QpType::Rc => {
-                requester.end_of_last(most)
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether a reliable connection's peer has not acknowledged all that was sent.
-    #[inline]
-    pub fn has_unacknowledged(&self) -> bool {
-        matches!(&self.sender, Sender::Reliable(requester) if requester.has_unacknowledged())
-    }
-
     /// A congestion notification for this queue pair has arrived: less may be outstanding.
     pub fn congested(&mut self, now: Instant) {
         if let Sender::Reliable(requester) = &mut self.sender {

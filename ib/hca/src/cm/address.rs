@@ -203,10 +203,10 @@ impl Cm {
                 })
                 .map_err(refused)?;
             if let Some(claim) = found.claim {
-                match engine.registry.service_listen(claim) {
+                match engine.process.registry.service_listen(claim) {
                     Ok(listening) => found.claim = Some(listening),
                     Err(error) => {
-                        let _ = machine.unlisten(Engine::now(), UserId(id.into()));
+                        let _ = machine.unlisten(ferriband_memory::wait::now(), UserId(id.into()));
                         return Err(error.into());
                     }
                 }
@@ -300,7 +300,7 @@ fn bind(engine: &Engine, id: &mut Id, address: &CmAddress) -> Result<(), Error> 
         None => route::service_gid(at.ip()),
     };
     let claim = |port: u16| {
-        engine.registry.service_claim(&Service {
+        engine.process.registry.service_claim(&Service {
             id: ServiceId::from_port(id.space, port).0,
             gid: service_gid,
             flags: id.flags & !SERVICE_LISTENS,
@@ -312,7 +312,8 @@ fn bind(engine: &Engine, id: &mut Id, address: &CmAddress) -> Result<(), Error> 
     } else {
         // others look for one at the same time: each begins elsewhere
         let span = u32::from(EPHEMERAL.end - EPHEMERAL.start);
-        let first = (Engine::now().0 >> 8) as u32 ^ std::process::id().wrapping_mul(2_654_435_761);
+        let first = (ferriband_memory::wait::now().0 >> 8) as u32
+            ^ std::process::id().wrapping_mul(2_654_435_761);
         (0..span)
             .map(|step| EPHEMERAL.start + (first.wrapping_add(step) % span) as u16)
             .find_map(|port| claim(port).ok().map(|held| (port, held)))

@@ -9,25 +9,25 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use ferriband_cm::table::State as Phase;
-use ferriband_cm::{Input, LocalEnd, Machine, Ports, Route};
+use ferriband_cm::{Input, LocalEnd, Ports, Route};
 use ferriband_memory::host::{HAND_OVER_HEAD, HOOK_PACKETS, ProcessRef};
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::cm::{CmMad, Message, RejectReason};
+use ferriband_wire::mad::MAD_LEN;
 use ferriband_wire::{CommId, Gid, Lid, PKey, ServiceId};
 
-use super::outbox::Refused;
-use super::route::{self, Place};
+use super::arrive::ask_again;
+use super::outbox::{HEAD_MAD, Refused};
+use super::route::{self, Place, far};
 use super::unheard::{Packet, Time, Unheard, Waiting};
 use super::{Cm, Gone, HOP_LIMIT, State};
 use crate::device::fabric::Way;
-use crate::device::{self, Device, gid_of};
+use crate::device::{self, Device};
 use crate::lock;
 use crate::progress::Engine;
-use crate::roce::Roce;
-use crate::roce::local::LocalPort;
+use crate::wire::native::port::LocalPort;
+use crate::wire::packets::Roce;
 
-/// Bytes of a management datagram.
-pub(crate) const MAD: usize = 256;
 /// How long a process that ends tries to say so.
 const GOODBYE_NS: u64 = 50_000_000;
 /// How often it does, by packets.
@@ -35,8 +35,6 @@ const GOODBYE_AGAIN_NS: u64 = 5_000_000;
 const GOODBYE_PAUSE: Duration = Duration::from_micros(50);
 /// What is taken from the post box at once.
 const POSTS_AT_ONCE: usize = 64;
-/// First byte of the head of what is handed over: a message of the connection manager.
-pub(crate) const HEAD_MAD: u8 = b'M';
 /// Where a request goes while nobody listens for it: nowhere.
 pub(super) const NOBODY: Route = Route::Host { slot: u32::MAX };
 
@@ -86,6 +84,7 @@ pub(super) fn route_to(
     if here() {
         let listener =
             engine
+                .process
                 .registry
                 .service_find_of(service.0, &route::gid_at(address), |owner| !gone.has(owner));
         return listener.map_or(NOBODY, |entry| Route::Host {
@@ -106,38 +105,24 @@ pub(super) fn route_to(
     }
 }
 
-/// The route to a port of the fabric: by its LID, which is what is known of who sends, too.
-pub(crate) fn far(place: &Place, dgid: Gid, way: Way) -> Route {
-    Route::Gsi {
-        device: place.device.info.index as u16,
-        sgid_index: place.sgid_index,
-        av: AddressVector {
-            dgid,
-            dlid: way.lid,
-            sl: way.sl,
-            sgid_index: place.sgid_index,
-            port_num: 1,
-            ..AddressVector::default()
-        },
-    }
-}
-
 impl Cm {
     /// Lets go of everything that the machine has to say.
     pub(super) fn pump(&self, engine: &Engine, state: &mut State) {
-        let mut mad = [0; MAD];
+        let mut mad = [0; MAD_LEN];
         loop {
             while let Some(route) = state.machine.poll_transmit(&mut mad) {
                 match route {
                     NOBODY => {}
-                    Route::Host { slot } if slot == engine.slot => state.local.push_back(mad),
+                    Route::Host { slot } if slot == engine.process.slot => {
+                        state.local.push_back(mad)
+                    }
                     Route::Host { slot } => {
                         let shown = engine.wants_mads_in_packets() && state.is_native(slot, &mad);
                         if !(shown && engine.send_mad_in_packet(slot, &mad)) {
                             // what is lost is asked for again
                             let _ = engine.hand_to(slot, &mad_head(), &mad);
                         }
-                        if engine.registry.member_in(slot).is_none() {
+                        if engine.process.registry.member_in(slot).is_none() {
                             // it ended since the route was chosen, and nobody is left whose end could be told
                             state.lose_process(slot);
                         }
@@ -156,11 +141,15 @@ impl Cm {
                 break;
             };
             let input = Input::Mad {
-                from: Route::Host { slot: engine.slot },
+                from: Route::Host {
+                    slot: engine.process.slot,
+                },
                 to: None,
                 mad: &own,
             };
-            let _ = state.machine.handle(Engine::now(), input, &HostPorts);
+            let _ = state
+                .machine
+                .handle(ferriband_memory::wait::now(), input, &HostPorts);
         }
         self.set_deadline(engine, state);
     }
@@ -171,7 +160,7 @@ impl Cm {
         // held over the store: who puts something in brings the deadline forward under the same lock
         let outbox = lock(&self.outbox);
         let deadline = machine.min(outbox.due()).min(state.unheard.due());
-        let before = engine.cm_deadline.swap(deadline, Ordering::AcqRel);
+        let before = engine.agenda.cm_deadline.swap(deadline, Ordering::AcqRel);
         drop(outbox);
         if deadline < before {
             engine.kick(false);
@@ -179,17 +168,25 @@ impl Cm {
     }
 
     /// A message came.
-    pub(crate) fn message(&self, engine: &Engine, from: Route, to: Option<Gid>, mad: &[u8; MAD]) {
+    pub(crate) fn message(
+        &self,
+        engine: &Engine,
+        from: Route,
+        to: Option<Gid>,
+        mad: &[u8; MAD_LEN],
+    ) {
         let mut state = lock(&self.state);
         // what has no effect is a stranger's or a duplicate
-        let _ = state
-            .machine
-            .handle(Engine::now(), Input::Mad { from, to, mad }, &HostPorts);
+        let _ = state.machine.handle(
+            ferriband_memory::wait::now(),
+            Input::Mad { from, to, mad },
+            &HostPorts,
+        );
         self.pump(engine, &mut state);
     }
 
     /// A message of another process came as a packet of the InfiniBand port.
-    pub(crate) fn message_in_packet(&self, engine: &Engine, slot: u32, mad: &[u8; MAD]) {
+    pub(crate) fn message_in_packet(&self, engine: &Engine, slot: u32, mad: &[u8; MAD_LEN]) {
         lock(&self.state).by_packets.insert(slot);
         self.message(engine, Route::Host { slot }, None, mad);
     }
@@ -197,7 +194,7 @@ impl Cm {
     /// The timer.
     pub(crate) fn tick(&self, engine: &Engine) {
         let mut state = lock(&self.state);
-        let now = Engine::now();
+        let now = ferriband_memory::wait::now();
         state.machine.handle_timeout(now);
         lock(&self.outbox).again(engine, now.0);
         let mut packets = VecDeque::new();
@@ -208,7 +205,7 @@ impl Cm {
         drop(state);
         for (until, packet) in packets {
             let last = Unheard::time(until, now.0) == Time::Over;
-            if !crate::roce::rx::ask_again(engine, &packet.head, &packet.datagram, last) {
+            if !ask_again(engine, &packet.head, &packet.datagram, last) {
                 let mut state = lock(&self.state);
                 state.unheard.wait_on(until, packet, now.0);
                 self.set_deadline(engine, &state);
@@ -228,7 +225,10 @@ impl Cm {
             head: *head,
             datagram: datagram.to_vec(),
         };
-        let kept = state.unheard.keep(Engine::now().0, packet).is_ok();
+        let kept = state
+            .unheard
+            .keep(ferriband_memory::wait::now().0, packet)
+            .is_ok();
         self.set_deadline(engine, &state);
         kept
     }
@@ -238,7 +238,7 @@ impl Cm {
         let mut state = lock(&self.state);
         let first = state.gone.note(process);
         // Told again of what was asked of the dead while the registry still listed it; unless the slot is another's by now.
-        let successor = engine.registry.member_in(process.slot);
+        let successor = engine.process.registry.member_in(process.slot);
         if first || successor.is_none_or(|member| member.process == process) {
             state.lose_process(process.slot);
         }
@@ -249,7 +249,7 @@ impl Cm {
     /// not
     /// come to an end. `receive` sees to it that what comes is taken.
     pub(crate) fn say_goodbye(&self, engine: &Engine, receive: impl FnMut()) {
-        let patience = Engine::now().0 + GOODBYE_NS;
+        let patience = ferriband_memory::wait::now().0 + GOODBYE_NS;
         // a thread that ends the process out of a signal may be the one that holds them
         let Some(mut state) = try_for(&self.state, patience) else {
             return;
@@ -262,13 +262,13 @@ impl Cm {
         }
         let all: Vec<CommId> = state.machine.summaries().map(|one| one.comm).collect();
         for comm in all {
-            state.machine.destroy(Engine::now(), comm);
+            state.machine.destroy(ferriband_memory::wait::now(), comm);
         }
         self.pump(engine, &mut state);
         // post boxes that are full now will be emptied, but there is nobody then to try again
-        while lock(&self.outbox).due() != u64::MAX && Engine::now().0 < patience {
+        while lock(&self.outbox).due() != u64::MAX && ferriband_memory::wait::now().0 < patience {
             std::thread::yield_now();
-            lock(&self.outbox).again(engine, Engine::now().0);
+            lock(&self.outbox).again(engine, ferriband_memory::wait::now().0);
         }
         drop(state);
         self.wait_for_answers(engine, patience, receive);
@@ -279,12 +279,12 @@ impl Cm {
     /// up.
     fn wait_for_answers(&self, engine: &Engine, until: u64, mut receive: impl FnMut()) {
         let by_packets = |route: &Route| matches!(route, Route::Gsi { .. });
-        let mut again_at = Engine::now().0 + GOODBYE_AGAIN_NS;
+        let mut again_at = ferriband_memory::wait::now().0 + GOODBYE_AGAIN_NS;
         loop {
             let Some(mut state) = try_for(&self.state, until) else {
                 return;
             };
-            let now = Engine::now().0;
+            let now = ferriband_memory::wait::now().0;
             if now > until || !state.machine.is_ending(by_packets) {
                 return;
             }
@@ -304,12 +304,14 @@ impl State {
     /// Connections with the process in a slot are no more.
     fn lose_process(&mut self, slot: u32) {
         let input = Input::ProcessGone(slot);
-        let _ = self.machine.handle(Engine::now(), input, &HostPorts);
+        let _ = self
+            .machine
+            .handle(ferriband_memory::wait::now(), input, &HostPorts);
     }
 
     /// True if a message to another process of this host is about a connection of the InfiniBand device; about what is not known any
     /// more it is as the last one that came from there.
-    fn is_native(&self, slot: u32, mad: &[u8; MAD]) -> bool {
+    fn is_native(&self, slot: u32, mad: &[u8; MAD_LEN]) -> bool {
         let comm = CmMad::parse(mad)
             .ok()
             .and_then(|parsed| author(&parsed.message));
@@ -323,7 +325,7 @@ impl State {
     /// Own requests that nobody listened to: those whose service somebody has now go there, others wait on, or hear that nobody has.
     /// Gives the packets that wait, for which nothing must be held.
     fn look_for_listeners(&mut self, engine: &Engine, now: u64) -> Waiting<Packet> {
-        let epoch = engine.registry.service_epoch();
+        let epoch = engine.process.registry.service_epoch();
         let (asked, packets) = self.unheard.take(now, epoch);
         for (until, number) in asked {
             let Some(id) = self.ids.get(&number) else {
@@ -347,7 +349,9 @@ impl State {
                     continue;
                 }
                 // this process's own machine says that nobody listens
-                NOBODY => Route::Host { slot: engine.slot },
+                NOBODY => Route::Host {
+                    slot: engine.process.slot,
+                },
                 somebody => somebody,
             };
             self.machine.redirect(comm, route);
@@ -362,80 +366,12 @@ fn try_for<T>(mutex: &Mutex<T>, until: u64) -> Option<MutexGuard<'_, T>> {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) if Engine::now().0 > until => return None,
+            Err(TryLockError::WouldBlock) if ferriband_memory::wait::now().0 > until => {
+                return None;
+            }
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
         }
     }
-}
-
-/// Whose a message is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Owner {
-    /// This process's, or nobody's who could be found.
-    Here,
-    /// That of the process in this slot.
-    Other(u32),
-    /// A request for a service that nobody listens on.
-    Unheard,
-    /// An answer to a process that is gone.
-    Nobody,
-}
-
-/// The process whose a message is that came by the port of RoCEv2, by its identifiers or its
-/// service. Who has not joined that port neither gets such messages nor answers them.
-pub(crate) fn owner_of_mad(engine: &Engine, to: &Gid, mad: &[u8; MAD]) -> Owner {
-    owner_among(engine, to, mad, |process| {
-        engine.registry.steering_of(process).is_some()
-    })
-}
-
-/// As [`owner_of_mad`], among the processes that `takes` names.
-fn owner_among(
-    engine: &Engine,
-    to: &Gid,
-    mad: &[u8; MAD],
-    takes: impl Fn(ProcessRef) -> bool,
-) -> Owner {
-    let Ok(parsed) = CmMad::parse(mad) else {
-        return Owner::Here;
-    };
-    let service = match &parsed.message {
-        Message::Req(req) => Some(req.service_id),
-        Message::SidrReq(req) => Some(req.service_id),
-        _ => None,
-    };
-    let slot = match service {
-        Some(service) => match engine.registry.service_find_of(service.0, to, takes) {
-            Some(entry) => entry.process.slot,
-            None => return Owner::Unheard,
-        },
-        None => {
-            let slot = Machine::slot_of(recipient(&parsed.message));
-            match engine.registry.member_in(slot) {
-                Some(member) if takes(member.process) => slot,
-                _ => return Owner::Nobody,
-            }
-        }
-    };
-    if slot == engine.slot {
-        Owner::Here
-    } else {
-        Owner::Other(slot)
-    }
-}
-
-/// Whose a message is that came by a fabric: its port is every process's, so who asks over IP says which of the host's addresses is meant.
-pub(crate) fn owner_of_far_mad(engine: &Engine, port: &Gid, mad: &[u8; MAD]) -> Owner {
-    let meant = CmMad::parse(mad).ok().and_then(|parsed| {
-        let (service, data) = match &parsed.message {
-            Message::Req(req) => (req.service_id, req.private_data.as_bytes().to_vec()),
-            Message::SidrReq(req) => (req.service_id, req.private_data.as_bytes().to_vec()),
-            _ => return None,
-        };
-        let (header, _) = ferriband_cm::ip_request(service, &data)?;
-        Some(gid_of(header.addresses.destination()))
-    });
-    owner_among(engine, meant.as_ref().unwrap_or(port), mad, |_| true)
 }
 
 /// The identifier that its author gave a message; an answer to a service's resolution has none.
@@ -455,22 +391,6 @@ fn author(message: &Message) -> Option<CommId> {
     })
 }
 
-/// Whose identifier an answer is for.
-fn recipient(message: &Message) -> CommId {
-    match message {
-        Message::Req(_) | Message::SidrReq(_) => CommId::default(),
-        Message::Mra(m) => m.remote_comm_id,
-        Message::Rej(m) => m.remote_comm_id,
-        Message::Rep(m) => m.remote_comm_id,
-        Message::Rtu(m) => m.remote_comm_id,
-        Message::Dreq(m) => m.remote_comm_id,
-        Message::Drep(m) => m.remote_comm_id,
-        Message::Lap(m) => m.remote_comm_id,
-        Message::Apr(m) => m.remote_comm_id,
-        Message::SidrRep(m) => m.request_id,
-    }
-}
-
 /// The head of a management datagram that is handed over.
 fn mad_head() -> [u8; HAND_OVER_HEAD] {
     let mut head = [0; HAND_OVER_HEAD];
@@ -481,7 +401,7 @@ fn mad_head() -> [u8; HAND_OVER_HEAD] {
 impl Engine {
     /// True if messages between processes of this host shall be seen.
     fn wants_mads_in_packets(&self) -> bool {
-        crate::device::wanted::forced(false) || self.registry.hooks().any(HOOK_PACKETS)
+        crate::device::wanted::forced(false) || self.process.registry.hooks().any(HOOK_PACKETS)
     }
 
     /// The InfiniBand port takes packets from now on, if messages shall be seen and there is one.
@@ -513,14 +433,14 @@ impl Engine {
             // where that cannot be asked, two answers are better than none
             local.is_some_and(|local| is_open(local).unwrap_or(false))
         };
-        let me = self.registry.me();
-        let mut before = self.registry.members().into_iter();
+        let me = self.process.registry.me();
+        let mut before = self.process.registry.members().into_iter();
         !before.any(|member| member.process.slot < me.slot && takes(member.process))
     }
 
     /// Sends a message to another process as a packet of the InfiniBand port. False if it is not taken there.
-    fn send_mad_in_packet(&self, slot: u32, mad: &[u8; MAD]) -> bool {
-        let member = self.registry.member_in(slot);
+    fn send_mad_in_packet(&self, slot: u32, mad: &[u8; MAD_LEN]) -> bool {
+        let member = self.process.registry.member_in(slot);
         let Some((device, member)) = native_device().zip(member) else {
             return false;
         };
@@ -542,12 +462,12 @@ impl Engine {
         let mut outbox = lock(&self.cm().outbox);
         let handed = outbox.hand(self, slot, head, body);
         let due = outbox.due();
-        let before = self.cm_deadline.fetch_min(due, Ordering::AcqRel);
+        let before = self.agenda.cm_deadline.fetch_min(due, Ordering::AcqRel);
         drop(outbox);
         if due < before {
             self.kick(false);
         }
-        if let Some(member) = self.registry.member_in(slot) {
+        if let Some(member) = self.process.registry.member_in(slot) {
             // whoever is talked to may end without a word
             self.watch_life(member.process);
         }
@@ -565,7 +485,7 @@ impl Engine {
             };
             let (head, body) = room[..came.length].split_at(HAND_OVER_HEAD);
             if head[0] != HEAD_MAD {
-                if let Some(roce) = self.roce.get() {
+                if let Some(roce) = self.wires.roce.get() {
                     roce.handed(self, head, body);
                 }
                 continue;
@@ -586,7 +506,7 @@ fn native_device() -> Option<&'static Arc<Device>> {
 }
 
 /// To queue pair 1 of another port.
-fn send(engine: &Engine, device: u16, av: &AddressVector, mad: &[u8; MAD]) {
+fn send(engine: &Engine, device: u16, av: &AddressVector, mad: &[u8; MAD_LEN]) {
     if let Some(device) = device::by_index(device.into())
         && let Ok(roce) = engine.packets_of(&device)
     {

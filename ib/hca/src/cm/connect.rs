@@ -56,7 +56,7 @@ fn refuse(
     reason: RejectReason,
     private_data: &[u8],
 ) -> Result<(), CmError> {
-    let now = Engine::now();
+    let now = ferriband_memory::wait::now();
     if !id.is_datagram() {
         return machine.reject(now, comm, reason, &[], private_data);
     }
@@ -102,7 +102,7 @@ impl Cm {
             let comm = if found.is_datagram() {
                 let data = private_data::<216>(found, wish.private_data)?;
                 machine.sidr_request(
-                    Engine::now(),
+                    ferriband_memory::wait::now(),
                     &SidrParams {
                         user: UserId(id.into()),
                         route: remote,
@@ -116,7 +116,7 @@ impl Cm {
             } else {
                 let data = request_data(found, wish.private_data)?;
                 machine.connect(
-                    Engine::now(),
+                    ferriband_memory::wait::now(),
                     &ReqParams {
                         user: UserId(id.into()),
                         route: remote,
@@ -149,7 +149,7 @@ impl Cm {
         found.stage = Stage::Connecting;
         found.ended = false;
         if remote == carry::NOBODY {
-            state.unheard.ask(Engine::now(), id);
+            state.unheard.ask(ferriband_memory::wait::now(), id);
         }
         self.pump(engine, state);
         Ok(())
@@ -177,7 +177,7 @@ impl Cm {
                     found.qkey = wish.qkey;
                 }
                 machine.sidr_reply(
-                    Engine::now(),
+                    ferriband_memory::wait::now(),
                     comm,
                     &SidrReplyParams {
                         status: SidrStatus::Valid,
@@ -190,7 +190,7 @@ impl Cm {
                 )
             } else {
                 machine.accept(
-                    Engine::now(),
+                    ferriband_memory::wait::now(),
                     comm,
                     &RepParams {
                         local_qpn: Qpn(wish.qp_num),
@@ -259,9 +259,11 @@ impl Cm {
             if !has_been {
                 return Err(Error::Invalid("not connected"));
             }
-            let done = found
-                .comm
-                .is_some_and(|comm| machine.disconnect(Engine::now(), comm, &[]).is_ok());
+            let done = found.comm.is_some_and(|comm| {
+                machine
+                    .disconnect(ferriband_memory::wait::now(), comm, &[])
+                    .is_ok()
+            });
             if done {
                 found.stage = Stage::Over;
             }

@@ -331,7 +331,7 @@ impl State {
         );
         if request.service_id.is_sdp() && ip.is_none() {
             // As from the kernel no consumer hears of a request of SDP without a Hello.
-            self.machine.destroy(Engine::now(), comm);
+            self.machine.destroy(ferriband_memory::wait::now(), comm);
             return;
         }
         let place = route::place_of_gid(&request.primary.1.local_gid, request.primary.1.local_lid);
@@ -428,7 +428,7 @@ impl State {
         };
         if at.qp_type != qp_type {
             // nobody listens for this service: a datagram's request at a listener for connections, or the other way round
-            self.machine.destroy(Engine::now(), comm);
+            self.machine.destroy(ferriband_memory::wait::now(), comm);
             return;
         }
         let number = self.next;

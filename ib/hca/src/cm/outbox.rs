@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD, HostError};
+use ferriband_wire::mad::MAD_LEN;
 
-use super::carry::{HEAD_MAD, MAD};
 use crate::progress::Engine;
 
+/// First byte of the head of what is handed over: a message of the connection manager.
+pub(crate) const HEAD_MAD: u8 = b'M';
 /// How soon a full post box is tried again.
 const AGAIN_NS: u64 = 200_000;
 /// Bytes that wait at the most: some thousand messages. Beyond, they are lost, and asked for again by those who miss them.
@@ -72,7 +74,7 @@ impl Outbox {
             }),
         }
         self.again_at
-            .get_or_insert_with(|| Engine::now().0 + AGAIN_NS);
+            .get_or_insert_with(|| ferriband_memory::wait::now().0 + AGAIN_NS);
         Ok(())
     }
 
@@ -102,7 +104,7 @@ impl Outbox {
 }
 
 fn is_mads(head: &[u8; HAND_OVER_HEAD], body: &[u8]) -> bool {
-    head[0] == HEAD_MAD && body.len().is_multiple_of(MAD)
+    head[0] == HEAD_MAD && body.len().is_multiple_of(MAD_LEN)
 }
 
 /// Why something was not handed over.
@@ -122,7 +124,11 @@ fn post(
     head: &[u8; HAND_OVER_HEAD],
     body: &[u8],
 ) -> Result<(), Refused> {
-    let member = engine.registry.member_in(slot).ok_or(Refused::Gone)?;
+    let member = engine
+        .process
+        .registry
+        .member_in(slot)
+        .ok_or(Refused::Gone)?;
     let own = engine.post_box().map_err(|_| Refused::Unsent)?;
     own.send(member.process, head, body)
         .map_err(|error| match error {

@@ -8,10 +8,11 @@ use ferriband_cm::{Machine, Route, Summary};
 use ferriband_memory::host::{CONNECTION_WORDS, Inherited};
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::cm::{CmMad, Dreq, PrivateData};
+use ferriband_wire::mad::MAD_LEN;
 use ferriband_wire::{CommId, Gid, Lid, Qpn, Sl, TransactionId};
 
 use super::id::Id;
-use super::{Cm, HOP_LIMIT, MAD, route};
+use super::{Cm, HOP_LIMIT, route};
 use crate::progress::Engine;
 
 /// Connections of the dead that one look takes over at the most: what the registry's table holds.
@@ -46,7 +47,7 @@ fn words(connection: &Summary, sgid: &Gid) -> Option<[u64; CONNECTION_WORDS]> {
 }
 
 /// The last word of a dead process, where it goes, and from which of our GIDs.
-fn last_word(dead: &Inherited) -> Option<(AddressVector, Gid, [u8; MAD])> {
+fn last_word(dead: &Inherited) -> Option<(AddressVector, Gid, [u8; MAD_LEN])> {
     let [ids, qpn, d_high, d_low, s_high, s_low, way] = dead.words;
     let message = Dreq {
         local_comm_id: CommId(ids as u32),
@@ -54,7 +55,7 @@ fn last_word(dead: &Inherited) -> Option<(AddressVector, Gid, [u8; MAD])> {
         remote_qpn: Qpn(qpn as u32 & 0xff_ffff),
         private_data: PrivateData::default(),
     };
-    let mut mad = [0; MAD];
+    let mut mad = [0; MAD_LEN];
     // any transaction does: a DREQ begins an exchange
     CmMad::new(TransactionId(ids), message)
         .emit(&mut mad)
@@ -94,9 +95,9 @@ impl Id {
             return;
         };
         // a full table costs the peer the news of our death, nothing else
-        self.record = engine.registry.connection_open(&words).ok();
+        self.record = engine.process.registry.connection_open(&words).ok();
         // with packets forced the other end may be a process of this host
-        if let Some(owner) = engine.registry.owner_of_qpn(connection.remote_qpn)
+        if let Some(owner) = engine.process.registry.owner_of_qpn(connection.remote_qpn)
             && route::place_of_gid(&self.dgid, Lid(0)).is_some()
         {
             engine.watch_life(owner);
@@ -106,7 +107,7 @@ impl Id {
     /// The connection has ended in order.
     pub(super) fn close_record(&mut self, engine: &Engine) {
         if let Some(record) = self.record.take() {
-            engine.registry.connection_close(record);
+            engine.process.registry.connection_close(record);
         }
     }
 }
@@ -115,7 +116,7 @@ impl Cm {
     /// Takes leave for the processes of this host that could not.
     pub(crate) fn speak_for_the_dead(engine: &Engine) {
         for _ in 0..MOST_INHERITED {
-            let Some(dead) = engine.registry.connection_inherit() else {
+            let Some(dead) = engine.process.registry.connection_inherit() else {
                 return;
             };
             let Some((to, sgid, mad)) = last_word(&dead) else {

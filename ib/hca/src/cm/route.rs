@@ -7,7 +7,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
-use ferriband_cm::{LocalEnd, Path};
+use ferriband_cm::{LocalEnd, Path, Route};
+use ferriband_transport::types::AddressVector;
 use ferriband_wire::{Gid, Lid, Sl, TimeCode};
 
 use super::{HOP_LIMIT, PACKET_LIFE};
@@ -379,4 +380,20 @@ fn over_infiniband(address: IpAddr) -> Option<Gid> {
         }
     }
     Some(Gid(gid))
+}
+
+/// The route to a port of the fabric: by its LID, which is what is known of who sends, too.
+pub(super) fn far(place: &Place, dgid: Gid, way: Way) -> Route {
+    Route::Gsi {
+        device: place.device.info.index as u16,
+        sgid_index: place.sgid_index,
+        av: AddressVector {
+            dgid,
+            dlid: way.lid,
+            sl: way.sl,
+            sgid_index: place.sgid_index,
+            port_num: 1,
+            ..AddressVector::default()
+        },
+    }
 }

@@ -7,14 +7,19 @@ use std::net::SocketAddr;
 use ferriband_cm::Route;
 use ferriband_transport::types::QpType;
 use ferriband_wire::cm::{CmMad, CmPath, IpCmHeader, IpPair, PortSpace, PrivateData, Req};
+use ferriband_wire::mad::MAD_LEN;
 use ferriband_wire::{CommId, Guid, Mtu, PKey, Psn, Qpn, ServiceId, TimeCode, TransactionId};
 
-use super::carry::MAD;
 use super::{CmChannel, NewsKind};
 use crate::progress::Engine;
 
 /// A REQ for a port of SDP's, of a stranger whose connection has this number.
-fn request(engine: &Engine, number: u32, port: u16, private_data: PrivateData<92>) -> [u8; MAD] {
+fn request(
+    engine: &Engine,
+    number: u32,
+    port: u16,
+    private_data: PrivateData<92>,
+) -> [u8; MAD_LEN] {
     let req = Req {
         local_comm_id: CommId(number),
         service_id: ServiceId::from_port(PortSpace::Sdp, port),
@@ -36,7 +41,7 @@ fn request(engine: &Engine, number: u32, port: u16, private_data: PrivateData<92
         private_data,
         ..Req::default()
     };
-    let mut mad = [0; MAD];
+    let mut mad = [0; MAD_LEN];
     CmMad::new(TransactionId(number.into()), req)
         .emit(&mut mad)
         .unwrap();
@@ -72,7 +77,9 @@ fn a_request_of_sdp_without_a_hello_is_refused_unheard() {
     let requests = [data.into(), ancient.into(), annex, hello];
     for (number, private_data) in (1..).zip(requests) {
         let mad = request(&engine, number, port, private_data);
-        let from = Route::Host { slot: engine.slot };
+        let from = Route::Host {
+            slot: engine.process.slot,
+        };
         cm.message(&engine, from, None, &mad);
     }
     let told = there.events.drain(|_| true);

@@ -1,20 +1,18 @@
 //! A host of a live fabric: what a program that `ferriband run --host` has put there finds instead of this machine's own InfiniBand port.
 //!
-//! Owns the connection to the fabric's process: what the manager has made of the port ([`port`]), and whole packets, LRH to VCRC, both ways ([`Wire`]). Such a host has a
+//! Owns the connection to the fabric's process: what the manager has made of the port ([`port`]). Whole packets go both ways by `wire/native/fabric.rs`. Such a host has a
 //! registry of its own ([`label`]), so its queue pair numbers are its own. Must not know what packets say. What comes is a stranger's.
 
 mod group;
 mod services;
 mod way;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use ferriband_attach::ask::{self, Adapter, AdapterPort, Answer, Ask};
-use ferriband_attach::{AttachError, HostName, Link, Piece, packet};
+use ferriband_attach::ask::{Adapter, AdapterPort, Answer, Ask};
+use ferriband_attach::{AttachError, HostName, Link};
 use ferriband_fork::{PerProcess, Settled};
-use ferriband_transport::Drop as Lost;
 use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::base::error::Error;
@@ -25,12 +23,6 @@ pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};
 
 /// How old what is known of the port may be.
 const FRESH_NS: u64 = 250_000_000;
-/// How long a packet waits for room: the fabric's process may have no core for a while, and its links may be slow, or have no credits.
-const ROOM_PATIENCE: Duration = Duration::from_secs(1);
-/// Where links take time, bytes of packets that wait in the socket: they have been sent as far as their queue pairs know, whose time-outs run.
-const PACED_BYTES: usize = 64 << 10;
-/// Bytes of packets in a message, so that it is one piece and no other thread's comes between.
-const MESSAGE_BYTES: usize = 24 << 10;
 
 /// Entries of the P_Key table that programs can name: a block more than one, as the fabric's adapters have.
 const PKEYS: usize = 32;
@@ -63,7 +55,7 @@ pub fn label() -> String {
 }
 
 /// What the fabric says of the adapter, as it was a moment ago.
-pub(super) fn adapter() -> Option<Adapter> {
+pub(crate) fn adapter() -> Option<Adapter> {
     static KNOWN: PerProcess<Mutex<(u64, Option<Adapter>)>> = PerProcess::new(Mutex::default);
     let host = host()?;
     let mut known = lock(KNOWN.get());
@@ -129,8 +121,14 @@ pub(crate) fn pkey_now(index: u16) -> u16 {
     key.unwrap_or(0)
 }
 
+/// This process is attached: it hears of changes of the table from now on, which is `keys`.
+pub(crate) fn attached(keys: &[u16]) {
+    keep_pkeys(keys);
+    IS_TOLD.get().store(true, Ordering::Relaxed);
+}
+
 /// Takes what the fabric says of the table; true if that is news.
-fn keep_pkeys(keys: &[u16]) -> bool {
+pub(crate) fn keep_pkeys(keys: &[u16]) -> bool {
     let keys = keys.iter().copied().chain(std::iter::repeat(0));
     let entries = PKEY_TABLE.iter().zip(keys);
     entries.fold(false, |news, (entry, key)| {
@@ -139,7 +137,7 @@ fn keep_pkeys(keys: &[u16]) -> bool {
 }
 
 /// Its number at the adapter, by which the fabric knows it. An adapter is one device with one port here, which programs call 1.
-fn number() -> u8 {
+pub(crate) fn number() -> u8 {
     adapter().map_or(1, |adapter| adapter.port_used)
 }
 
@@ -156,121 +154,4 @@ pub(crate) fn gid() -> Option<Gid> {
 /// True if packets to a LID are for the port.
 pub(crate) fn has_lid(lid: Lid) -> bool {
     port().is_some_and(|port| port.lid != 0 && lid.0 >> port.lmc == port.lid >> port.lmc)
-}
-
-/// Packets to and from the fabric.
-#[derive(Debug)]
-pub(crate) struct Wire {
-    /// None once the fabric's process is gone.
-    link: Mutex<Option<Arc<Link>>>,
-    /// A message whose end has not come.
-    coming: Mutex<Vec<u8>>,
-    /// The P_Key table has changed since somebody asked.
-    new_pkeys: AtomicBool,
-}
-
-impl Wire {
-    /// Attaches to the fabric; None on this machine itself, and where the fabric is not there.
-    pub fn open() -> Option<Wire> {
-        let host = host()?;
-        let link = Link::dial(&host.fabric).ok()?;
-        let ask = Ask::OpenPackets {
-            host: host.host.clone(),
-            port: number(),
-        };
-        link.ask(&ask).ok()?;
-        // what it is from now on the connection tells
-        if let Some(port) = port() {
-            keep_pkeys(&port.pkeys);
-            IS_TOLD.get().store(true, Ordering::Relaxed);
-        }
-        if adapter().is_some_and(|adapter| adapter.paced) {
-            // with the usual buffer it would wait longer, no more
-            let _ = link.keep_short(PACED_BYTES);
-        }
-        Some(Wire {
-            link: Mutex::new(Some(Arc::new(link))),
-            coming: Mutex::default(),
-            new_pkeys: AtomicBool::new(false),
-        })
-    }
-
-    /// What the progress thread waits for.
-    pub fn link(&self) -> Option<Arc<Link>> {
-        lock(&self.link).clone()
-    }
-
-    /// Sends packets; `emit` writes each to the room that it gets, and says how long it is, or that there are no more. False if there was no room in time.
-    pub fn send(&self, mut emit: impl FnMut(&mut [u8]) -> Option<usize>) -> bool {
-        // to who is gone it is lost, and on a wire nobody hears of that
-        let Some(link) = self.link() else { return true };
-        let mut message = Vec::with_capacity(MESSAGE_BYTES + packet::PACKET_BYTES);
-        let mut room = [0; packet::PACKET_BYTES];
-        let mut sent = true;
-        while let Some(length) = emit(&mut room) {
-            packet::push(&mut message, &room[..length]);
-            if message.len() >= MESSAGE_BYTES {
-                sent &= put(&link, &message);
-                message.clear();
-            }
-        }
-        if !message.is_empty() {
-            sent &= put(&link, &message);
-        }
-        sent
-    }
-
-    /// Takes the next message, if one is there; each packet in it is given to `take`. False if there was none.
-    pub fn receive(&self, mut take: impl FnMut(&[u8])) -> bool {
-        let Some(link) = self.link() else {
-            return false;
-        };
-        let mut coming = lock(&self.coming);
-        loop {
-            match link.receive_piece(&mut coming) {
-                Ok(Piece::Last) => break,
-                Ok(Piece::More) => {}
-                Ok(Piece::Nothing) => return false,
-                Err(_) => {
-                    *lock(&self.link) = None;
-                    return false;
-                }
-            }
-        }
-        let message = std::mem::take(&mut *coming);
-        drop(coming);
-        if let Ok(packets) = packet::packets(&message) {
-            packets.for_each(&mut take);
-        } else if let Ok(Answer::PartitionKeys { keys }) = ask::parse(&message)
-            && keep_pkeys(&keys)
-        {
-            self.new_pkeys.store(true, Ordering::Relaxed);
-        }
-        true
-    }
-
-    /// True once after the P_Key table has changed.
-    pub fn has_new_pkeys(&self) -> bool {
-        self.new_pkeys.load(Ordering::Relaxed) && self.new_pkeys.swap(false, Ordering::Relaxed)
-    }
-
-    /// Tells the port of a packet, LRH to DETH at least, that had another key than the queue pair which it was for. Nobody waits until there is room for that.
-    #[cold]
-    pub fn tell_wrong_key(&self, lost: Lost, packet: &[u8]) {
-        let which = match lost {
-            Lost::PKey => packet::Wrong::PKey,
-            Lost::QKey => packet::Wrong::QKey,
-            _ => return,
-        };
-        if let Some(link) = self.link() {
-            let _ = link.send(&packet::wrong(which, packet), Duration::ZERO);
-        }
-    }
-}
-
-fn put(link: &Link, message: &[u8]) -> bool {
-    !matches!(
-        link.send(message, ROOM_PATIENCE),
-        Err(ferriband_attach::AttachError::Late)
-    )
 }

@@ -3,27 +3,25 @@
 //! Owns: the answer. Must not know: who asks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use ferriband_memory::host::{Control, HOOK_PACKETS, Host, MSG_LOOK, PORT_STOPS};
 use ferriband_transport::types::{QpAttr, QpAttrMask, QpState};
 use ferriband_wire::fault::Rule;
 
-use crate::context::{AsyncKind, Context};
 use crate::device;
 use crate::lock;
+use crate::objects::context::Context;
+use crate::objects::event::AsyncKind;
+use crate::objects::owner::PORT;
 use crate::progress::Engine;
+use crate::wire::packets::hooks::RULE_OWNER_WORD;
 
 /// Fault rules that a program brings along, separated by semicolons; devices by the numbers of their interfaces.
 const FAULTS_VARIABLE: &str = "FERRIBAND_FAULTS";
-/// Word of a rule that says whose it is, if it is not everybody's: [`ferriband_memory::host::ProcessRef::to_word`].
-pub(crate) const RULE_OWNER_WORD: usize = 10;
 /// A port's word counts failures that pass from this bit on, 24 bits, and final ones from the next.
 const ERRORS: std::ops::Range<u32> = 8..32;
 const FATALS_SHIFT: u32 = 32;
-/// The only port.
-const PORT: usize = 1;
 
 /// Bytes of the answer: the message's first byte, then from byte 4 on the number of connected queue pairs on the direct wire, and of
 /// those on packets.
@@ -68,39 +66,15 @@ pub(super) fn bring_faults(host: &Host) {
 }
 
 impl Engine {
-    /// A context was opened.
-    pub(crate) fn keep_context(&self, context: &Arc<Context>) {
-        let mut contexts = lock(&self.contexts);
-        contexts.retain(|other| other.strong_count() > 0);
-        contexts.push(Arc::downgrade(context));
-    }
-
-    fn contexts_of(&self, ifindex: u32) -> Vec<Arc<Context>> {
-        let contexts = lock(&self.contexts);
-        contexts
-            .iter()
-            .filter_map(Weak::upgrade)
-            .filter(|context| context.device.info.ifindex == ifindex)
-            .collect()
-    }
-
-    /// Tells programs that the InfiniBand port's P_Key table has changed.
-    #[cold]
-    pub(crate) fn tell_of_pkeys(&self) {
-        let contexts = self.contexts_of(0);
-        contexts
-            .iter()
-            .for_each(|context| context.raise(AsyncKind::PkeyChange, PORT));
-    }
-
     /// Tells programs of what has become of ports.
     fn look_at_ports(&self) {
-        let now = Ports::now(&self.registry);
-        let before = std::mem::replace(&mut *lock(&self.ports_seen), Ports(now.0.clone())).0;
+        let now = Ports::now(&self.process.registry);
+        let before =
+            std::mem::replace(&mut *lock(&self.progress.ports_seen), Ports(now.0.clone())).0;
         for (ifindex, word) in now.0 {
             let old = before.get(&ifindex).copied().unwrap_or(0);
             let changed = |from: u32, bits: u32| (old ^ word) >> from & ((1 << bits) - 1) != 0;
-            let contexts = self.contexts_of(ifindex);
+            let contexts = self.owners.of(ifindex);
             let tell = |kind| {
                 contexts
                     .iter()
@@ -126,6 +100,7 @@ impl Engine {
     fn end_device(&self, context: &Arc<Context>) {
         context.fail();
         let qps = self
+            .table
             .qps
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -147,12 +122,13 @@ impl Engine {
     #[cold]
     pub(super) fn look_around(&self, control: &Control) {
         self.look_at_ports();
-        let wanted = self.registry.hooks().any(HOOK_PACKETS);
+        let wanted = self.process.registry.hooks().any(HOOK_PACKETS);
         if self.used_cm().is_some() {
             self.open_for_mads();
         }
         let (mut direct, mut packets) = (0u32, 0u32);
         let qps = self
+            .table
             .qps
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -178,22 +154,5 @@ impl Engine {
         answer[8..12].copy_from_slice(&packets.to_le_bytes());
         // who does not wait for the answer does without
         let _ = control.send(&answer, &[]);
-    }
-
-    /// True if a new queue pair shall take packets although a direct wire would do. Asked when one is created, so a tool that was
-    /// killed is found out here at the latest.
-    pub(crate) fn packets_wanted(&self) -> bool {
-        if !self.registry.hooks().any(HOOK_PACKETS) {
-            return false;
-        }
-        self.registry.settle_hooks();
-        self.registry.hooks().any(HOOK_PACKETS)
-    }
-}
-
-impl crate::qp::Qp {
-    /// True if its wire is packets.
-    pub(crate) fn is_on_packets(&self) -> bool {
-        self.on_packets.load(Ordering::Acquire)
     }
 }

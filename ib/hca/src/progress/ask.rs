@@ -30,6 +30,7 @@ impl Engine {
     /// Brings the counters of ports up to date with what queue pairs have counted apart.
     pub(crate) fn publish_counters(&self) {
         let qps = self
+            .table
             .qps
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -41,6 +42,7 @@ impl Engine {
 
     fn member_report(&self) -> Member {
         let qps = self
+            .table
             .qps
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)

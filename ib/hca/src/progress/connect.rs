@@ -18,18 +18,16 @@ use ferriband_memory::wait::{Epoll, EventFd};
 use ferriband_transport::direct::Link;
 use ferriband_transport::direct::layout::{MAGIC, PAIR_LEN, PROC_IDENTITY, PROC_LEN, PROC_MAGIC};
 use ferriband_transport::direct::mark::{self, Revoked};
-use ferriband_wire::Qpn;
 
-use crate::base::error::Error;
 use crate::lock;
-use crate::peer::{Peer, PeerLink};
-use crate::progress::{
-    Engine, MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
-    MapSource,
+use crate::process::message::{
+    MSG_HELLO, MSG_MAP_GONE, MSG_MAP_REPLY, MSG_MAP_REQUEST, MSG_READY, MSG_WELCOME,
 };
+use crate::process::peer::PeerLink;
+use crate::process::peers::MapSource;
+use crate::progress::Engine;
+use crate::wire::direct::app::app;
 
-/// Descriptors that a channel takes at its beginning: the connection, and those that come or go by it.
-const CHANNEL_DESCRIPTORS: usize = 4;
 /// Messages taken from one connection before others have their turn.
 const MESSAGES: usize = 64;
 const GREETING_BYTES: usize = 40;
@@ -82,114 +80,24 @@ impl Greeting {
     }
 }
 
-/// The process's channel to itself, established from the start.
-pub(super) fn self_link(
-    slot: u32,
-    generation: u32,
-    own: &Arc<Segment>,
-    pair: Arc<Segment>,
-    bell: &Arc<EventFd>,
-) -> PeerLink {
-    let pid = std::process::id();
-    let peer = Peer::new(slot, slot, generation, pid);
-    peer.establish(own.clone(), pair, bell.clone(), None);
-    PeerLink(Arc::new(peer))
-}
-
 impl Engine {
-    /// The channel to the process that owns a queue pair number; begun if there is none yet.
-    pub(crate) fn link_to(&self, qpn: u32) -> Option<PeerLink> {
-        self.registry
-            .owner_of_qpn(Qpn(qpn))
-            .map(|owner| self.link_to_process(owner))
-    }
-
-    /// Err if this process has too few descriptors left for a channel to the owner of a queue pair number. The channel is made by
-    /// the progress thread, which could tell nobody of it, and requests would wait for descriptors.
-    pub(crate) fn check_descriptors(&self, qpn: Qpn) -> Result<(), Error> {
-        let Some(owner) = self.registry.owner_of_qpn(qpn) else {
-            return Ok(());
-        };
-        let has_channel = |link: &PeerLink| {
-            link.slot() == owner.slot && link.0.generation == owner.generation && link.ready()
-        };
-        let is_own = owner.slot == self.slot && owner.generation == self.generation;
-        if is_own || self.peer_list().iter().any(has_channel) {
-            return Ok(());
-        }
-        let Some(any) = self.own.fd() else {
-            return Ok(());
-        };
-        let mut room = arrayvec::ArrayVec::<OwnedFd, CHANNEL_DESCRIPTORS>::new();
-        while !room.is_full() {
-            let copy = rustix::io::fcntl_dupfd_cloexec(any, 0);
-            room.push(copy.map_err(|error| {
-                Error::system("room for a channel's descriptors", error.raw_os_error())
-            })?);
-        }
-        Ok(())
-    }
-
-    /// The channel to a process; begun if there is none yet.
-    pub(crate) fn link_to_process(&self, process: ProcessRef) -> PeerLink {
-        if process.slot == self.slot && process.generation == self.generation {
-            return self.self_link.clone();
-        }
-        let link = self.peer(process);
-        if !link.ready() {
-            self.waker.signal(1);
-        }
-        link
-    }
-
-    /// The peer object of a process; made if there is none.
-    fn peer(&self, process: ProcessRef) -> PeerLink {
-        let mut peers = self
-            .peers
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let known = peers
-            .iter()
-            .find(|link| link.slot() == process.slot && link.0.generation == process.generation);
-        if let Some(link) = known {
-            return link.clone();
-        }
-        let link = PeerLink(Arc::new(Peer::new(
-            self.slot,
-            process.slot,
-            process.generation,
-            self.registry
-                .member(process)
-                .map_or(0, |member| member.identity.pid),
-        )));
-        let mut list = Vec::clone(&peers);
-        // in order of their slots: pending bits are looked up
-        let at = list.partition_point(|other| other.slot() < process.slot);
-        list.insert(at, link.clone());
-        *peers = Arc::new(list);
-        self.peers_changed();
-        drop(peers);
-        self.watch(&link);
-        link
-    }
-
     /// Names the progress thread, on which it is called, rather than the process: an exec ends that thread and keeps the process's
     /// number, so a peer whose access comes late finds nobody instead of the new program.
     fn greeting(&self) -> Greeting {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         Greeting {
-            slot: self.slot,
-            generation: self.generation,
+            slot: self.process.slot,
+            generation: self.process.generation,
             pid: thread,
             start_time: ferriband_memory::remote::start_time(thread).unwrap_or(0),
-            probe: self.own.base_addr() + PROC_MAGIC as u64,
+            probe: self.process.own.base_addr() + PROC_MAGIC as u64,
         }
     }
 
     /// Connects to peers that are wanted and have no channel. True if some have to be tried again later.
     pub(super) fn connect_pending(&self, epoll: &Epoll) -> bool {
         let mut again = false;
-        for link in self.peer_list().iter() {
+        for link in self.peers.all().iter() {
             if link.ready() || link.dead() || lock(&link.0.control).is_some() {
                 continue;
             }
@@ -208,6 +116,7 @@ impl Engine {
             generation: link.0.generation,
         };
         let control = self
+            .process
             .registry
             .connect(process)
             .map_err(|error| match error {
@@ -216,13 +125,13 @@ impl Engine {
             })?;
         let pair = Segment::create("ferriband-pair", PAIR_LEN).map_err(|_| Unreachable::Later)?;
         pair.commit(0, PAIR_LEN).map_err(|_| Unreachable::Later)?;
-        let (Some(pair_fd), Some(own_fd)) = (pair.fd(), self.own.fd()) else {
+        let (Some(pair_fd), Some(own_fd)) = (pair.fd(), self.process.own.fd()) else {
             return Err(Unreachable::Later);
         };
         control
             .send(
                 &self.greeting().encode(MSG_HELLO),
-                &[pair_fd, own_fd, self.bell.as_fd()],
+                &[pair_fd, own_fd, self.process.bell.as_fd()],
             )
             .map_err(|_| Unreachable::Later)?;
         *lock(&link.0.offered) = Some(Arc::new(pair));
@@ -246,10 +155,10 @@ impl Engine {
 
     /// New connections: each says HELLO at once.
     pub(super) fn accept(&self, epoll: &Epoll) {
-        while let Ok(Some(control)) = self.registry.listener().accept() {
+        while let Ok(Some(control)) = self.process.registry.listener().accept() {
             let token = self.next_token();
             if epoll.add(&control, token, false).is_ok() {
-                lock(&self.strangers).insert(token, control);
+                lock(&self.meetings.strangers).insert(token, control);
             }
         }
     }
@@ -263,7 +172,8 @@ impl Engine {
             return;
         }
         let Some(link) = self
-            .peer_list()
+            .peers
+            .all()
             .iter()
             .find(|link| u64::from(link.slot()) == token)
             .cloned()
@@ -305,7 +215,7 @@ impl Engine {
     }
 
     fn hear_stranger(&self, token: u64, epoll: &Epoll) {
-        let mut strangers = lock(&self.strangers);
+        let mut strangers = lock(&self.meetings.strangers);
         let Some(control) = strangers.get(&token) else {
             return;
         };
@@ -343,7 +253,7 @@ impl Engine {
             return;
         }
         // both connected at once: the offer of the lower slot stands
-        if lock(&link.0.control).is_some() && self.slot < greeting.slot {
+        if lock(&link.0.control).is_some() && self.process.slot < greeting.slot {
             return;
         }
         let mut fds = fds.into_iter();
@@ -353,7 +263,9 @@ impl Engine {
         let Ok(pair) = Segment::from_fd(pair, PAIR_LEN, Access::ReadWrite) else {
             return;
         };
-        let Some(own_fd) = self.own.fd() else { return };
+        let Some(own_fd) = self.process.own.fd() else {
+            return;
+        };
         if let Some(old) = lock(&link.0.control).take() {
             let _ = epoll.remove(&*old);
         }
@@ -367,7 +279,7 @@ impl Engine {
                 control
                     .send(
                         &self.greeting().encode(MSG_WELCOME),
-                        &[own_fd, self.bell.as_fd()],
+                        &[own_fd, self.process.bell.as_fd()],
                     )
                     .is_ok()
             });
@@ -424,7 +336,7 @@ impl Engine {
         if table.load(PROC_MAGIC, order) != MAGIC || table.load(PROC_IDENTITY, order) != identity {
             return false;
         }
-        let remote = RemoteProcess::open(greeting.pid, greeting.start_time, crate::direct::app())
+        let remote = RemoteProcess::open(greeting.pid, greeting.start_time, app())
             .ok()
             .and_then(|mut remote| remote.probe(greeting.probe, MAGIC).any().then_some(remote));
         link.0
@@ -436,18 +348,6 @@ impl Engine {
         link.0.open();
         self.mark_pending(link.slot());
         self.wake_senders();
-    }
-
-    /// Every queue pair with work looks again.
-    pub(super) fn wake_senders(&self) {
-        let qps = self
-            .qps
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
-        for qp in qps.into_iter().flatten() {
-            self.schedule(&qp);
-        }
     }
 
     /// A peer wants to map a region of ours.
@@ -462,7 +362,7 @@ impl Engine {
         let Some(control) = lock(&link.0.control).clone() else {
             return;
         };
-        let maps = lock(&self.maps);
+        let maps = lock(&self.peers.maps);
         let mut reply = [0; 32];
         reply[0] = MSG_MAP_REPLY;
         reply[4..8].copy_from_slice(&id.to_le_bytes());
@@ -489,7 +389,7 @@ impl Engine {
             Some(MapSource::Gone) | None => return,
         };
         if sent.is_ok() {
-            lock(&self.map_holders).push((id, link.clone()));
+            lock(&self.peers.map_holders).push((id, link.clone()));
         }
     }
 
@@ -506,13 +406,14 @@ impl Engine {
 
     /// True while a thread of this process is in the middle of an access to a peer.
     pub(super) fn reaches(&self, link: &PeerLink) -> bool {
-        mark::in_flight(&**self.own, link.slot(), Revoked::Everything)
+        mark::in_flight(&**self.process.own, link.slot(), Revoked::Everything)
     }
 
     pub(super) fn next_token(&self) -> u64 {
         // above every slot, below the fixed tokens
         (1 << 32)
             + (self
+                .meetings
                 .tokens
                 .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
                 & 0xffff_ffff)

@@ -12,7 +12,7 @@ use ferriband_memory::wait::Epoll;
 use crate::cm::Cm;
 use crate::lock;
 use crate::progress::Engine;
-use crate::roce::Roce;
+use crate::wire::packets::Roce;
 
 /// Looks at a process whose connection has ended before it counts as one that has only hung up.
 const DOUBTS: u8 = 100;
@@ -35,14 +35,14 @@ pub(super) struct Lives {
 impl Engine {
     /// Watches a process from now on: what it leaves undone when it ends is done for it.
     pub(crate) fn watch_life(&self, process: ProcessRef) {
-        if process == self.registry.me() {
+        if process == self.process.registry.me() {
             return;
         }
-        let mut lives = lock(&self.lives);
+        let mut lives = lock(&self.meetings.lives);
         if lives.known.insert(process) {
             lives.wanted.push(process);
             drop(lives);
-            self.waker.signal(1);
+            self.process.waker.signal(1);
         }
     }
 
@@ -50,13 +50,13 @@ impl Engine {
     /// at again soon.
     pub(super) fn tend_lives(&self, epoll: &Epoll) -> bool {
         self.seek_partner();
-        let mut lives = lock(&self.lives);
+        let mut lives = lock(&self.meetings.lives);
         if lives.wanted.is_empty() && lives.ending.is_empty() {
             return false;
         }
         let mut gone = Vec::new();
         for process in std::mem::take(&mut lives.wanted) {
-            match self.registry.connect(process) {
+            match self.process.registry.connect(process) {
                 Ok(control) => {
                     let token = self.next_token();
                     if epoll.add(&control, token, false).is_ok() {
@@ -76,7 +76,7 @@ impl Engine {
         for (process, doubts) in ending {
             self.look_at_the_dead(process, doubts);
         }
-        again || !lock(&self.lives).ending.is_empty()
+        again || !lock(&self.meetings.lives).ending.is_empty()
     }
 
     /// Whoever uses the network is watched by another process: the one in the next lower slot when it came, in a ring.
@@ -85,15 +85,15 @@ impl Engine {
             let fabric = roce.local().is_some_and(|local| local.fabric.is_some());
             roce.has_port() || fabric
         };
-        if !self.roce.get().is_some_and(beyond) {
+        if !self.wires.roce.get().is_some_and(beyond) {
             return;
         }
-        let mut lives = lock(&self.lives);
+        let mut lives = lock(&self.meetings.lives);
         if std::mem::replace(&mut lives.sought, true) {
             return;
         }
-        let me = self.registry.me();
-        let members = self.registry.members();
+        let me = self.process.registry.me();
+        let members = self.process.registry.members();
         let others = || members.iter().map(|member| member.process);
         let below = others().rfind(|other| other.slot < me.slot);
         lives.partner = below.or_else(|| others().rfind(|other| other.slot > me.slot));
@@ -106,7 +106,7 @@ impl Engine {
 
     /// Something happened on a watch. False if the token is none's.
     pub(super) fn hear_life(&self, token: u64, epoll: &Epoll) -> bool {
-        let mut lives = lock(&self.lives);
+        let mut lives = lock(&self.meetings.lives);
         let Some((process, control)) = lives.held.get(&token) else {
             return false;
         };
@@ -123,7 +123,7 @@ impl Engine {
 
     /// A process's connection has ended.
     pub(super) fn life_ended(&self, process: ProcessRef) {
-        let mut lives = lock(&self.lives);
+        let mut lives = lock(&self.meetings.lives);
         lives.known.remove(&process);
         if lives.partner == Some(process) {
             lives.partner = None;
@@ -138,9 +138,11 @@ impl Engine {
 
     fn look_at_the_dead(&self, process: ProcessRef, doubts: u8) {
         // descriptors close one after the other: its names may outlive its connections for a moment
-        match self.registry.reap_process(process) {
+        match self.process.registry.reap_process(process) {
             Ok(Fate::Alive) if doubts < DOUBTS => {
-                lock(&self.lives).ending.push((process, doubts + 1));
+                lock(&self.meetings.lives)
+                    .ending
+                    .push((process, doubts + 1));
             }
             _ => self.inherit(),
         }
@@ -148,7 +150,7 @@ impl Engine {
 
     /// Does what the dead have left, if this process is on the network.
     pub(super) fn inherit(&self) {
-        if self.roce.get().is_some_and(Roce::has_port) {
+        if self.wires.roce.get().is_some_and(Roce::has_port) {
             Cm::speak_for_the_dead(self);
         }
     }

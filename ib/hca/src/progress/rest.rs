@@ -22,10 +22,10 @@ use ferriband_memory::wait;
 use ferriband_transport::direct::Words;
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING_SUMMARY};
 
-use crate::cq::Catch;
+use crate::objects::cq::Catch;
 use crate::progress::{Engine, yielding};
-use crate::roce::Roce;
-use crate::roce::rx::MOST_FLOWS;
+use crate::wire::packets::Roce;
+use crate::wire::roce::flows::MOST_FLOWS;
 use ferriband_attach::Link;
 
 /// Sleeps until it is looked again whether the machine is crowded: by spinning and yielding, which
@@ -62,7 +62,7 @@ struct Awaited {
 
 impl Awaited {
     fn of(engine: &Engine) -> Self {
-        let roce = engine.roce.get();
+        let roce = engine.wires.roce.get();
         let local = roce.and_then(Roce::local);
         Awaited {
             flows: roce.map_or_else(ArrayVec::new, |roce| roce.flows().1),
@@ -73,8 +73,8 @@ impl Awaited {
     /// The engine's bell is the first.
     fn descriptors<'a>(&'a self, engine: &'a Engine) -> ArrayVec<BorrowedFd<'a>, MOST_AWAITED> {
         let mut all = ArrayVec::new();
-        all.push(engine.bell.as_fd());
-        if let Some(roce) = engine.roce.get() {
+        all.push(engine.process.bell.as_fd());
+        if let Some(roce) = engine.wires.roce.get() {
             all.extend(roce.sockets().map(AsFd::as_fd));
             all.extend(roce.local().map(|local| local.socket().as_fd()));
         }
@@ -102,14 +102,14 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let engine = &self.engine;
-        if engine.polls.load(Ordering::Relaxed) != self.polls {
+        if engine.polls.count.load(Ordering::Relaxed) != self.polls {
             // another thread polls, and takes what this one was woken for
             engine.wait_by_thread();
         }
         engine.end_rest();
-        if !engine.ticks.swap(true, Ordering::SeqCst) {
+        if !engine.rests.ticks.swap(true, Ordering::SeqCst) {
             // it comes back soon, or the progress thread takes over
-            engine.waker.signal(1);
+            engine.process.waker.signal(1);
         }
     }
 }
@@ -118,24 +118,24 @@ impl Engine {
     /// The machine is crowded: from now on polling programs sleep.
     #[cold]
     pub(super) fn crowd_seen(&self) {
-        self.naps.store(NAPS, Ordering::Relaxed);
+        self.polls.naps.store(NAPS, Ordering::Relaxed);
         self.set_patience();
     }
 
     /// Empty polls before the next gives its core away: on a crowded machine every completion queue
     /// is looked at once.
     pub(super) fn set_patience(&self) {
-        let polls = match self.naps.load(Ordering::Relaxed) {
-            0 => self.spin_limit.load(Ordering::Relaxed),
-            _ => self.queues.load(Ordering::Relaxed).saturating_sub(1),
+        let polls = match self.polls.naps.load(Ordering::Relaxed) {
+            0 => self.polls.spin_limit.load(Ordering::Relaxed),
+            _ => self.polls.queues.load(Ordering::Relaxed).saturating_sub(1),
         };
-        self.yield_after.store(polls, Ordering::Relaxed);
+        self.polls.yield_after.store(polls, Ordering::Relaxed);
     }
 
     /// Sleeps in the place of a yield, for a tick of the progress thread at most. False if the
     /// machine is not known to be crowded, or another thread sleeps.
     pub(super) fn nap(&self, catch: &Catch<'_>) -> bool {
-        let left = self.naps.load(Ordering::Relaxed);
+        let left = self.polls.naps.load(Ordering::Relaxed);
         if left == 0 {
             return false;
         }
@@ -149,13 +149,13 @@ impl Engine {
             return false;
         }
         // The progress thread may have taken over since: then nobody keeps the time for a sleeper.
-        let ticks = self.polling.load(Ordering::SeqCst);
+        let ticks = self.polls.polling.load(Ordering::SeqCst);
         let lies = || self.more_lies() || catch.has_queued();
         let mut in_vain = false;
         if ticks && !lies() {
             let ready = wait::any_readable(&awaited.descriptors(self), None);
             if ready & 1 != 0 {
-                let _ = self.bell.take();
+                let _ = self.process.bell.take();
             }
             // the bell alone: a tick's
             in_vain = ready & !1 == 0 && !lies();
@@ -163,13 +163,13 @@ impl Engine {
         self.end_rest();
         // a program that polls looks at its timers now and then: by a count of polls, which sleeps
         // are no part of
-        if self.next_timer.load(Ordering::Relaxed) != u64::MAX {
+        if self.agenda.next_timer.load(Ordering::Relaxed) != u64::MAX {
             self.fire_timers();
         }
         let counts = if in_vain { VAIN_NAPS } else { 1 };
         let left = left.saturating_sub(counts);
-        self.naps.store(left, Ordering::Relaxed);
-        self.empty_polls.store(0, Ordering::Relaxed);
+        self.polls.naps.store(left, Ordering::Relaxed);
+        self.polls.empty.store(0, Ordering::Relaxed);
         if left == 0 {
             yielding::forget();
         }
@@ -181,29 +181,28 @@ impl Engine {
     /// that, too. None if the progress thread does: for several threads that wait at once, or one
     /// that waits beside one that polls.
     pub(crate) fn wait_inside(self: &Arc<Self>) -> Option<Waiting> {
-        if self.by_thread.load(Ordering::Relaxed) {
+        if self.rests.by_thread.load(Ordering::Relaxed) {
             self.hand_over();
             return None;
         }
         let awaited = Awaited::of(self);
-        let polling = self.polling.swap(true, Ordering::AcqRel);
+        let polling = self.polls.polling.swap(true, Ordering::AcqRel);
         if !self.begin_rest(WAITS) {
             self.wait_by_thread();
             self.hand_over();
             return None;
         }
-        self.inside.store(true, Ordering::Relaxed);
+        self.rests.inside.store(true, Ordering::Relaxed);
         let waiting = Waiting {
             engine: self.clone(),
             awaited,
-            polls: self.polls.load(Ordering::Relaxed),
+            polls: self.polls.count.load(Ordering::Relaxed),
         };
-        if !polling || self.wants_time() && !self.ticks.swap(true, Ordering::SeqCst) {
+        if !polling || self.wants_time() && !self.rests.ticks.swap(true, Ordering::SeqCst) {
             // it leaves packets alone from now on, and keeps the time
-            self.waker.signal(1);
+            self.process.waker.signal(1);
         }
-        self.send_tails();
-        if let Some(roce) = self.roce.get() {
+        if let Some(roce) = self.wires.roce.get() {
             roce.send_owed(self);
         }
         // Once in any case: peers are owed rings, and requests may wait for nothing but a look.
@@ -212,7 +211,7 @@ impl Engine {
         let look = || self.round_over(packets, true, &mut Catch::nobody());
         if (0..HAND_OVER_ROUNDS).all(|_| look()) {
             // its event may have come meanwhile; if not, it goes on after its next look
-            self.bell.signal(1);
+            self.process.bell.signal(1);
         }
         Some(waiting)
     }
@@ -220,17 +219,17 @@ impl Engine {
     /// True if the program polls for longer than one takes to find its queue empty that waits for
     /// events.
     fn polls_on(&self) -> bool {
-        let in_vain = self.empty_polls.load(Ordering::Relaxed);
-        if self.inside.load(Ordering::Relaxed) && in_vain > TAKE_OVER_AFTER {
-            self.inside.store(false, Ordering::Relaxed);
+        let in_vain = self.polls.empty.load(Ordering::Relaxed);
+        if self.rests.inside.load(Ordering::Relaxed) && in_vain > TAKE_OVER_AFTER {
+            self.rests.inside.store(false, Ordering::Relaxed);
         }
-        self.polling.load(Ordering::Acquire) && !self.inside.load(Ordering::Relaxed)
+        self.polls.polling.load(Ordering::Acquire) && !self.rests.inside.load(Ordering::Relaxed)
     }
 
     /// Handles what has come, after a wait that the bell ended or something else.
     pub(crate) fn take_came(&self, rung: bool) {
         if rung {
-            let _ = self.bell.take();
+            let _ = self.process.bell.take();
         }
         // acknowledgements may go with what the program answers now; who finds nothing looks
         // everywhere
@@ -242,48 +241,50 @@ impl Engine {
     /// From now on the progress thread handles packets for all who wait for events.
     #[cold]
     pub(crate) fn wait_by_thread(&self) {
-        self.by_thread.store(true, Ordering::Relaxed);
-        self.inside.store(false, Ordering::Relaxed);
-        self.bell.signal(1);
+        self.rests.by_thread.store(true, Ordering::Relaxed);
+        self.rests.inside.store(false, Ordering::Relaxed);
+        self.process.bell.signal(1);
     }
 
     /// False if another thread rests.
     fn begin_rest(&self, kind: u32) -> bool {
-        let begun = self
-            .rests
-            .compare_exchange(NOBODY, kind, Ordering::SeqCst, Ordering::Relaxed);
+        let begun =
+            self.rests
+                .kind
+                .compare_exchange(NOBODY, kind, Ordering::SeqCst, Ordering::Relaxed);
         if begun.is_err() {
             return false;
         }
         RESTING.set(true);
-        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.polls.store(polls, Ordering::Relaxed);
-        self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
+        let polls = self.polls.count.load(Ordering::Relaxed).wrapping_add(1);
+        self.polls.count.store(polls, Ordering::Relaxed);
+        self.process.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         true
     }
 
     fn end_rest(&self) {
-        self.own.store(PROC_ASLEEP, 0, Ordering::SeqCst);
+        self.process.own.store(PROC_ASLEEP, 0, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if !self.polling.load(Ordering::SeqCst) {
+        if !self.polls.polling.load(Ordering::SeqCst) {
             // the progress thread took over meanwhile, and sleeps
-            self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
-            self.waker.signal(1);
+            self.process.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
+            self.process.waker.signal(1);
         }
-        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.polls.store(polls, Ordering::Relaxed);
+        let polls = self.polls.count.load(Ordering::Relaxed).wrapping_add(1);
+        self.polls.count.store(polls, Ordering::Relaxed);
         let _ = RESTING.try_with(|resting| resting.set(false));
-        self.rests.store(NOBODY, Ordering::SeqCst);
+        self.rests.kind.store(NOBODY, Ordering::SeqCst);
     }
 
     /// Something lies where no descriptor tells of it: records, answers, work, packets that were
     /// taken from their socket.
     fn more_lies(&self) -> bool {
-        let pending = self.many_peers.load(Ordering::Relaxed)
-            && Words::load(&**self.own, PROC_PENDING_SUMMARY) != 0;
+        let pending = self.peers.many.load(Ordering::Relaxed)
+            && Words::load(&**self.process.own, PROC_PENDING_SUMMARY) != 0;
         // itself is the first of them
         let in_rings = self
+            .peers
             .watched
             .iter()
             .map_while(|slot| slot.get()?.0.channel.get())
@@ -293,26 +294,26 @@ impl Engine {
 
     /// Packets lie here that were taken from their socket.
     fn packets_lie(&self) -> bool {
-        let local = self.roce.get().and_then(Roce::local);
+        let local = self.wires.roce.get().and_then(Roce::local);
         local.is_some_and(|local| local.has_more())
     }
 
     /// Whoever polled does so no more: from now on peers ring for the progress thread. A thread
     /// that began to rest just before finds that out, or is woken: nobody ticks for it.
     pub(super) fn end_polling(&self) {
-        self.polling.store(false, Ordering::SeqCst);
-        self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
+        self.polls.polling.store(false, Ordering::SeqCst);
+        self.process.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if self.rests.load(Ordering::SeqCst) != NOBODY {
-            self.bell.signal(1);
+        if self.rests.kind.load(Ordering::SeqCst) != NOBODY {
+            self.process.bell.signal(1);
         }
     }
 
     /// A completion was queued: if a thread of the program sleeps for it, that one is to look.
     #[inline]
     pub(crate) fn wake_resting(&self) {
-        if self.rests.load(Ordering::Relaxed) == POLLS && !RESTING.get() {
-            self.bell.signal(1);
+        if self.rests.kind.load(Ordering::Relaxed) == POLLS && !RESTING.get() {
+            self.process.bell.signal(1);
         }
     }
 
@@ -321,22 +322,23 @@ impl Engine {
     /// for what nobody rings about.
     pub(super) fn wake_at_tick(&self, kind: u32, same: bool) {
         let due = self.first_timer() <= Self::now().0;
-        let blocked = kind == POLLS || self.work_count.load(Ordering::Acquire) > 0;
+        let blocked = kind == POLLS || self.agenda.work_count.load(Ordering::Acquire) > 0;
         if due || same && blocked {
-            self.bell.signal(1);
+            self.process.bell.signal(1);
         }
     }
 
     /// When anything is due; `u64::MAX` for nothing.
     pub(super) fn first_timer(&self) -> u64 {
-        self.next_timer
+        self.agenda
+            .next_timer
             .load(Ordering::Acquire)
-            .min(self.cm_deadline.load(Ordering::Acquire))
+            .min(self.agenda.cm_deadline.load(Ordering::Acquire))
             .min(self.held_until())
     }
 
     pub(super) fn wants_time(&self) -> bool {
-        self.first_timer() != u64::MAX || self.work_count.load(Ordering::Acquire) > 0
+        self.first_timer() != u64::MAX || self.agenda.work_count.load(Ordering::Acquire) > 0
     }
 }
 
@@ -365,8 +367,8 @@ mod tests {
         std::thread::spawn(move || {
             sleeper.crowd_seen();
             for lost_ms in [0, 1, 3, 5, 8, 20] {
-                sleeper.polling.store(true, Ordering::SeqCst);
-                sleeper.waker.signal(1);
+                sleeper.polls.polling.store(true, Ordering::SeqCst);
+                sleeper.process.waker.signal(1);
                 LOST.set(Duration::from_millis(lost_ms));
                 let begun = Instant::now();
                 sleeper.nap(&Catch::nobody());
@@ -379,16 +381,16 @@ mod tests {
             sleeper.crowd_seen();
             let mut used = Vec::new();
             loop {
-                let before = sleeper.naps.load(Ordering::Relaxed);
-                sleeper.polling.store(true, Ordering::SeqCst);
-                sleeper.waker.signal(1);
+                let before = sleeper.polls.naps.load(Ordering::Relaxed);
+                sleeper.polls.polling.store(true, Ordering::SeqCst);
+                sleeper.process.waker.signal(1);
                 if !sleeper.nap(&Catch::nobody()) {
                     break;
                 }
-                used.push(before - sleeper.naps.load(Ordering::Relaxed));
+                used.push(before - sleeper.polls.naps.load(Ordering::Relaxed));
             }
             assert!(used.contains(&VAIN_NAPS), "{used:?}");
-            assert_eq!(sleeper.naps.load(Ordering::Relaxed), 0);
+            assert_eq!(sleeper.polls.naps.load(Ordering::Relaxed), 0);
             let _ = done.send(Duration::ZERO);
         });
         for _ in 0..7 {

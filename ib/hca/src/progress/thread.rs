@@ -15,12 +15,11 @@ use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP};
 
 use crate::base::error::Error;
 use crate::base::thread::{block_signals, restore_signals};
-use crate::cq::Catch;
 use crate::lock;
+use crate::objects::cq::Catch;
 use crate::progress::Engine;
 use crate::progress::rest;
-use crate::progress::round::ON_THREAD;
-use crate::progress::tails::LOOK_NS;
+use crate::qp::serve::ON_THREAD;
 
 /// Empty polls before a polling program yields at each: about 20 us.
 const SPIN_POLLS: u32 = 800;
@@ -75,10 +74,10 @@ fn granted_cores() -> usize {
 pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
     granted_cores();
     let weak = Arc::downgrade(engine);
-    let own = engine.own.clone();
+    let own = engine.process.own.clone();
     let epoll = Epoll::new()?;
-    epoll.add(&*engine.waker, TOKEN_WAKER, false)?;
-    epoll.add(engine.registry.listener(), TOKEN_LISTENER, false)?;
+    epoll.add(&*engine.process.waker, TOKEN_WAKER, false)?;
+    epoll.add(engine.process.registry.listener(), TOKEN_LISTENER, false)?;
     let started = Arc::new((std::sync::Mutex::new(None), std::sync::Condvar::new()));
     let report = started.clone();
     let mask = block_signals();
@@ -112,7 +111,7 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> Result<(), Error> {
     if let Some(Err(error)) = *result {
         return Err(error.into());
     }
-    *lock(&engine.thread) = Some(handle);
+    *lock(&engine.progress.thread) = Some(handle);
     Ok(())
 }
 
@@ -139,8 +138,6 @@ struct Seen {
     /// Which sockets of senders are.
     flows: u32,
     stream: Stream,
-    /// Until when it looks often, since queue pairs keep something back.
-    tails: u64,
     /// Ticks at which a thread of the program rested as at the one before.
     still: u32,
 }
@@ -156,7 +153,7 @@ struct Stream {
 impl Stream {
     /// True while the thread, which found nothing, had better look again.
     fn goes_on(&mut self, engine: &Engine) -> bool {
-        let Some(roce) = engine.roce.get() else {
+        let Some(roce) = engine.wires.roce.get() else {
             return false;
         };
         let taken = roce.taken();
@@ -184,7 +181,7 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
     loop {
         let timeout = {
             let Some(engine) = weak.upgrade() else { return };
-            if engine.stop.load(Ordering::Acquire) {
+            if engine.progress.stop.load(Ordering::Acquire) {
                 return;
             }
             match engine.before_sleep(&mut seen) {
@@ -211,15 +208,15 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
         for event in &ready {
             match event.token {
                 TOKEN_BELL => {
-                    let _ = engine.bell.take();
+                    let _ = engine.process.bell.take();
                 }
                 TOKEN_WAKER => {
-                    let _ = engine.waker.take();
+                    let _ = engine.process.waker.take();
                 }
                 TOKEN_LISTENER => engine.accept(epoll),
                 TOKEN_ROCE => {}
                 TOKEN_TOOL => {
-                    if let Some(roce) = engine.roce.get() {
+                    if let Some(roce) = engine.wires.roce.get() {
                         roce.hooks.tool_ended();
                     }
                 }
@@ -228,12 +225,12 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
         }
         connecting = engine.connect_pending(epoll);
         connecting |= engine.tend_lives(epoll);
-        if !ready.is_empty() && engine.rests.load(Ordering::SeqCst) != rest::NOBODY {
+        if !ready.is_empty() && engine.rests.kind.load(Ordering::SeqCst) != rest::NOBODY {
             // What is to be done is its to do: with a peer's ring, and with a channel that has just
             // been opened.
-            engine.bell.signal(1);
+            engine.process.bell.signal(1);
         }
-        if let Some(roce) = engine.roce.get() {
+        if let Some(roce) = engine.wires.roce.get() {
             roce.repair(&engine);
             roce.hooks.watch_tools(epoll, TOKEN_TOOL);
         }
@@ -248,13 +245,13 @@ impl Engine {
         let bound = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
         let cores = bound.min(granted_cores());
         let limit = if cores > 1 { SPIN_POLLS } else { 0 };
-        self.spin_limit.store(limit, Ordering::Relaxed);
+        self.polls.spin_limit.store(limit, Ordering::Relaxed);
         self.set_patience();
     }
 
     /// A program that has not looked for so long does not poll any more.
     fn patience_ns(&self) -> u64 {
-        match self.naps.load(Ordering::Relaxed) {
+        match self.polls.naps.load(Ordering::Relaxed) {
             0 => TICK_NS,
             _ => CROWDED_NS,
         }
@@ -263,27 +260,27 @@ impl Engine {
     /// True if the thread may sleep without a tick: a thread of the program waits for an event, as
     /// at these polls.
     fn stop_ticking(&self, polls: u32) -> bool {
-        if self.rests.load(Ordering::SeqCst) != rest::WAITS || self.wants_time() {
+        if self.rests.kind.load(Ordering::SeqCst) != rest::WAITS || self.wants_time() {
             return false;
         }
-        self.ticks.store(false, Ordering::SeqCst);
+        self.rests.ticks.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         // who comes back from its wait from now on wakes this thread
-        let still = self.rests.load(Ordering::SeqCst) == rest::WAITS
-            && self.polls.load(Ordering::SeqCst) == polls;
+        let still = self.rests.kind.load(Ordering::SeqCst) == rest::WAITS
+            && self.polls.count.load(Ordering::SeqCst) == polls;
         if !still {
-            self.ticks.store(true, Ordering::SeqCst);
+            self.rests.ticks.store(true, Ordering::SeqCst);
         }
         still
     }
 
     /// What the thread does before it waits, and how long it may wait in nanoseconds.
     fn before_sleep(&self, seen: &mut Seen) -> Option<u64> {
-        if self.polling.load(Ordering::Acquire) {
+        if self.polls.polling.load(Ordering::Acquire) {
             self.look_for_packets(seen);
             let busy = self.assist();
-            let (polls, now) = (self.polls.load(Ordering::Relaxed), Self::now().0);
-            let rests = self.rests.load(Ordering::SeqCst);
+            let (polls, now) = (self.polls.count.load(Ordering::Relaxed), Self::now().0);
+            let rests = self.rests.kind.load(Ordering::SeqCst);
             if rests != rest::NOBODY {
                 let still = polls == seen.polls;
                 self.wake_at_tick(rests, still);
@@ -300,33 +297,27 @@ impl Engine {
             let patience = self.patience_ns();
             if idle < patience {
                 let tick = TICK_NS.min(patience - idle);
-                let watches = busy && !self.polled_for.load(Ordering::Relaxed);
-                let often = self.watch_tails(seen, idle);
-                return Some(match (watches, often) {
-                    (true, _) => ASSIST_TICK_NS,
-                    (_, true) => LOOK_NS.min(tick),
-                    _ => tick,
-                });
+                let watches = busy && !self.agenda.polled_for.load(Ordering::Relaxed);
+                return Some(if watches { ASSIST_TICK_NS } else { tick });
             }
             // nobody polls any more
-            self.idle_polls.store(0, Ordering::Relaxed);
-            self.inside.store(false, Ordering::Relaxed);
+            self.polls.idle.store(0, Ordering::Relaxed);
+            self.rests.inside.store(false, Ordering::Relaxed);
             self.end_polling();
         }
         seen.still = 0;
-        self.assisting.store(false, Ordering::Release);
-        self.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
-        self.tails.leave();
+        self.agenda.assisting.store(false, Ordering::Release);
+        self.process.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         self.with_peers(|peers| {
             self.serve_all(peers);
         });
         while self.round(true, &mut Catch::nobody()) || seen.stream.goes_on(self) {
-            if self.polling.load(Ordering::Acquire) {
+            if self.polls.polling.load(Ordering::Acquire) {
                 return Some(0);
             }
         }
-        if self.work_count.load(Ordering::Acquire) > 0 {
+        if self.agenda.work_count.load(Ordering::Acquire) > 0 {
             // all of it waits for others, whose answers ring; this is for what nobody rings about
             return Some(BLOCKED_TICK_NS);
         }
@@ -336,30 +327,18 @@ impl Engine {
         }
     }
 
-    /// What waits for the next message of a program that has ceased to look goes. True if the thread is to look again soon.
-    fn watch_tails(&self, seen: &mut Seen, idle: u64) -> bool {
-        let now = seen.at + idle;
-        if idle >= LOOK_NS / 2 {
-            self.send_tails();
-        } else {
-            // of one that looks, too, if it goes on with something else
-            for qp in self.tails.all() {
-                qp.send_late_tail(self, now.saturating_sub(LOOK_NS / 2));
-            }
-        }
-        self.tails.watch(&mut seen.tails, now)
-    }
-
     /// Packets that a polling program leaves: it polls memory, not a completion queue. Then the thread handles them, until it has
     /// found none for a while. A program that takes them itself is left in peace: each look of the thread may cost it its core. So is one that is
     /// late for what it can see in a completion queue alone (SENDs, responses): it copies what came before, and will poll.
     fn look_for_packets(&self, seen: &mut Seen) {
-        let Some(roce) = self.roce.get() else { return };
-        if self.rests.load(Ordering::SeqCst) != rest::NOBODY {
+        let Some(roce) = self.wires.roce.get() else {
+            return;
+        };
+        if self.rests.kind.load(Ordering::SeqCst) != rest::NOBODY {
             // it is woken by them
             return;
         }
-        let (polls, taken) = (self.polls.load(Ordering::Relaxed), roce.taken());
+        let (polls, taken) = (self.polls.count.load(Ordering::Relaxed), roce.taken());
         if seen.linger == 0 && taken != seen.taken {
             // what came since the last look was taken, and not by the thread
             seen.taken = taken;
@@ -367,13 +346,13 @@ impl Engine {
         }
         if seen.linger == 0 || polls != seen.looked {
             // a program that polls a queue and waits for memory in turns (NCCL) is late by whatever is waited here
-            let beside = seen.linger > 0 && self.spin_limit.load(Ordering::Relaxed) > 0;
+            let beside = seen.linger > 0 && self.polls.spin_limit.load(Ordering::Relaxed) > 0;
             if beside {
                 self.watch_polls(polls, SOON_UNTAKEN_NS);
             } else {
                 std::thread::sleep(std::time::Duration::from_nanos(UNTAKEN_NS));
             }
-            seen.looked = self.polls.load(Ordering::Relaxed);
+            seen.looked = self.polls.count.load(Ordering::Relaxed);
             if roce.taken() != taken || seen.looked != polls {
                 // it polls at this moment, and with each poll it takes them itself
                 seen.linger = match beside {
@@ -384,8 +363,10 @@ impl Engine {
                 return;
             }
         }
-        let unseen = self.unseen.load(Ordering::Relaxed);
-        if roce.round(self, &mut Catch::nobody()) && self.unseen.load(Ordering::Relaxed) != unseen {
+        let unseen = self.wires.unseen.load(Ordering::Relaxed);
+        if roce.round(self, &mut Catch::nobody())
+            && self.wires.unseen.load(Ordering::Relaxed) != unseen
+        {
             seen.linger = LINGER_LOOKS;
         } else {
             seen.linger = seen.linger.saturating_sub(1);
@@ -393,28 +374,21 @@ impl Engine {
         seen.taken = roce.taken();
     }
 
-    /// A request was executed that makes no completion here.
-    #[inline]
-    pub(crate) fn note_unseen(&self) {
-        let count = self.unseen.load(Ordering::Relaxed).wrapping_add(1);
-        self.unseen.store(count, Ordering::Relaxed);
-    }
-
     /// Returns when the program has polled, or after so long. Without sleeping: a wake-up takes longer.
     fn watch_polls(&self, polls: u32, most_ns: u64) {
         let until = Self::now().0 + most_ns;
-        while self.polls.load(Ordering::Relaxed) == polls && Self::now().0 < until {
+        while self.polls.count.load(Ordering::Relaxed) == polls && Self::now().0 < until {
             std::hint::spin_loop();
         }
     }
 
     /// Waits for packets, too, or leaves them to the program that polls.
     fn arm(&self, epoll: &Epoll, seen: &mut Seen) {
-        let wanted = !self.polling.load(Ordering::Acquire) || seen.linger > 0;
+        let wanted = !self.polls.polling.load(Ordering::Acquire) || seen.linger > 0;
         if wanted != seen.armed_bell {
             let done = match wanted {
-                true => epoll.add(&*self.bell, TOKEN_BELL, false),
-                false => epoll.remove(&*self.bell),
+                true => epoll.add(&*self.process.bell, TOKEN_BELL, false),
+                false => epoll.remove(&*self.process.bell),
             };
             seen.armed_bell = if done.is_ok() {
                 wanted
@@ -422,7 +396,9 @@ impl Engine {
                 seen.armed_bell
             };
         }
-        let Some(roce) = self.roce.get() else { return };
+        let Some(roce) = self.wires.roce.get() else {
+            return;
+        };
         if let Some(local) = roce.local()
             && wanted != seen.armed_local
         {
@@ -434,7 +410,7 @@ impl Engine {
             if let Some(link) = local
                 .fabric
                 .as_ref()
-                .and_then(crate::device::fabric::Wire::link)
+                .and_then(crate::wire::native::fabric::Wire::link)
             {
                 // one that is gone is not waited for: its end is seen when it is read
                 let _ = match wanted {
@@ -484,10 +460,10 @@ impl Engine {
 
     /// Moves long transfers while the program does something else between its polls. True while some are left.
     fn assist(&self) -> bool {
-        let mut polls = self.polls.load(Ordering::Relaxed);
+        let mut polls = self.polls.count.load(Ordering::Relaxed);
         let mut until = 0;
-        while self.work_count.load(Ordering::Acquire) > 0 {
-            let now = self.polls.load(Ordering::Relaxed);
+        while self.agenda.work_count.load(Ordering::Acquire) > 0 {
+            let now = self.polls.count.load(Ordering::Relaxed);
             if now != polls {
                 // whoever polls moves them
                 return true;
@@ -502,11 +478,11 @@ impl Engine {
             if !self.drive_work(true) {
                 return true;
             }
-            self.polled_for.store(false, Ordering::Relaxed);
+            self.agenda.polled_for.store(false, Ordering::Relaxed);
             polls = now;
         }
-        self.assisting.store(false, Ordering::SeqCst);
+        self.agenda.assisting.store(false, Ordering::SeqCst);
         // what was posted meanwhile was not signaled
-        self.work_count.load(Ordering::SeqCst) > 0
+        self.agenda.work_count.load(Ordering::SeqCst) > 0
     }
 }

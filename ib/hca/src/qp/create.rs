@@ -1,6 +1,18 @@
 //! Creation of a queue pair.
 
-use super::*;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ferriband_transport::direct::{Receiver, RecvQueue, Sender};
+use ferriband_transport::types::{QpAttr, QpCap, QpState, QpType};
+
+use crate::FastMutex;
+use crate::base::error::Error;
+use crate::base::limits;
+use crate::objects::context::{Context, Pd};
+use crate::qp::send::SendHalf;
+use crate::qp::{NO_INDEX, Qp, QpInit};
+use crate::xrc::TargetProxy;
 
 /// Bytes of a scatter/gather element in an adapter's work request.
 const SGE_BYTES: u32 = 16;
@@ -19,14 +31,14 @@ impl Qp {
         let cap = check_init(&init)?;
         let sends = limits::queue_bytes(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data);
         limits::check_room(sends + limits::queue_bytes(cap.max_recv_wr, cap.max_recv_sge, 0))?;
-        let engine = &ctx.engine;
+        let adapter = &ctx.engine;
         let (qpn, index) = match &target {
             Some(target) => (target.qpn(), NO_INDEX),
             None => {
                 let kind = ctx
                     .device
-                    .number_kind(init.qp_type, || engine.packets_wanted());
-                engine.claim_qpn(kind)?
+                    .number_kind(init.qp_type, || adapter.packets_wanted());
+                adapter.claim_qpn(kind)?
             }
         };
         let pd_id = pd.as_ref().map_or(0, |pd| pd.id);
@@ -51,7 +63,7 @@ impl Qp {
             cap.max_send_sge,
             cap.max_inline_data,
         )
-        .after_incarnation(engine.last_incarnation(index));
+        .after_incarnation(adapter.last_incarnation(index));
         if let Some(pd) = &pd {
             pd.use_it();
         }
@@ -99,7 +111,7 @@ impl Qp {
             target,
         });
         if qp.target.is_none() {
-            engine.insert_qp(&qp);
+            adapter.insert_qp(&qp);
         }
         Ok(qp)
     }

@@ -1,7 +1,12 @@
 //! Multicast groups that a datagram queue pair is attached to.
 
-use super::*;
+use ferriband_transport::types::QpType;
+use ferriband_wire::{Gid, Lid, Qpn};
+
+use crate::base::error::Error;
 use crate::device::address_of;
+use crate::lock;
+use crate::qp::Qp;
 
 /// LIDs of groups (IBA 4.1.3); the one above them is the permissive LID.
 const MULTICAST_LIDS: std::ops::RangeInclusive<u16> = 0xc000..=0xfffe;
@@ -17,16 +22,17 @@ impl Qp {
         if groups.contains(&(mgid, mlid)) {
             return Ok(());
         }
-        let engine = &self.ctx.engine;
+        let adapter = &self.ctx.engine;
         if self.ctx.device.is_ethernet() {
             let link = self.ctx.device.info.ifindex;
-            engine.roce()?.attach(address_of(&mgid), link, self.qpn)?;
+            adapter.roce()?.attach(address_of(&mgid), link, self.qpn)?;
         } else {
-            engine
+            adapter
+                .process
                 .registry
                 .multicast_attach(&mgid, mlid, Qpn(self.qpn))?;
             // whoever is attached may send, and need not wait then until both know each other
-            engine.meet_group(&mgid);
+            adapter.meet_group(&mgid);
         }
         groups.push((mgid, mlid));
         Ok(())
@@ -55,10 +61,13 @@ impl Qp {
     }
 
     fn leave_group(&self, mgid: Gid, mlid: Lid, last: bool) {
-        let engine = &self.ctx.engine;
+        let adapter = &self.ctx.engine;
         if !self.ctx.device.is_ethernet() {
-            engine.registry.multicast_detach(&mgid, mlid, Qpn(self.qpn));
-        } else if let Some(roce) = engine.roce.get().filter(|_| last) {
+            adapter
+                .process
+                .registry
+                .multicast_detach(&mgid, mlid, Qpn(self.qpn));
+        } else if let Some(roce) = adapter.wires.roce.get().filter(|_| last) {
             roce.detach(address_of(&mgid), self.ctx.device.info.ifindex, self.qpn);
         }
     }
@@ -87,16 +96,5 @@ impl Qp {
             return Err(Error::Invalid("the LID is no multicast LID"));
         }
         Ok(())
-    }
-}
-
-impl Engine {
-    /// Begins the channels to the members of a group: what is sent there goes at once, also from a queue pair that ends right after.
-    pub(crate) fn meet_group(&self, mgid: &Gid) {
-        let mut members = Vec::new();
-        self.registry.multicast_members(mgid, &mut members);
-        for member in members {
-            self.link_to_process(member.process);
-        }
     }
 }

@@ -1,6 +1,22 @@
 //! Transitions: what each state lets the two halves do, and how memory is taken back from peers.
 
-use super::*;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferriband_transport::direct::layout::QpEntry;
+use ferriband_transport::direct::mark::Revoked;
+use ferriband_transport::direct::{Link, RecvQueue, SendAttr, SendState};
+use ferriband_transport::qp_state;
+use ferriband_transport::types::{
+    Completion, QpAttr, QpAttrMask, QpState, QpType, WcOpcode, WcStatus,
+};
+
+use crate::base::error::Error;
+use crate::lock;
+use crate::objects::cq::Catch;
+use crate::objects::event::AsyncKind;
+use crate::objects::regions::Quiet;
+use crate::qp::Qp;
 
 impl Qp {
     /// Changes attributes and state (I12): a refused call changes nothing.
@@ -9,8 +25,8 @@ impl Qp {
     /// `Transition`; `Busy` for a reset while a peer is stopped in the middle of an access: the state stays, peers
     /// are refused, and the program may try again.
     pub fn modify(self: &Arc<Self>, new: &QpAttr, mask: QpAttrMask) -> Result<(), Error> {
-        let engine = &self.ctx.engine;
-        engine.check_alive()?;
+        let adapter = &self.ctx.engine;
+        adapter.check_alive()?;
         let limits = self.limits();
         if mask.contains(QpAttrMask::AV) && self.ctx.device.is_ethernet() && !new.av.is_global {
             return Err(Error::Invalid("a path over Ethernet needs a GID"));
@@ -25,10 +41,10 @@ impl Qp {
             && self.travels_in_packets(&now.av, now.dest_qpn)
         {
             let ready = match &self.target {
-                Some(target) if !target.was_made_here(engine) => Err(Error::Unsupported(
+                Some(target) if !target.was_made_here(&adapter.process) => Err(Error::Unsupported(
                     "a connection over packets to an XRC target that another process made: connect it there",
                 )),
-                _ => engine.packets_of(&self.ctx.device).map(|_| ()),
+                _ => adapter.packets_of(&self.ctx.device).map(|_| ()),
             };
             if let Err(error) = ready {
                 *attr = old;
@@ -37,14 +53,14 @@ impl Qp {
             self.begin_packets(&old);
         } else if (from, to) == (QpState::Init, QpState::Rtr)
             && matches!(self.qp_type, QpType::Rc | QpType::Uc)
-            && let Err(error) = engine.check_descriptors(now.dest_qpn)
+            && let Err(error) = adapter.check_descriptors(now.dest_qpn)
         {
             *attr = old;
             return Err(error);
         }
         if (from, to) == (QpState::Init, QpState::Rtr) {
             // what is known of an earlier connection, of a queue pair of this number
-            engine.ends.forget(self.qpn);
+            adapter.ends.forget(self.qpn);
         }
         let on_packets = self.on_packets.load(Ordering::Acquire);
         if !on_packets {
@@ -52,7 +68,7 @@ impl Qp {
         }
         if on_packets && matches!(to, QpState::Reset | QpState::Err) {
             // what the program has seen arrive is acknowledged, or the peer would take it for lost
-            self.send_owed(engine);
+            self.send_owed(adapter);
         }
         if on_packets
             && to != QpState::Reset
@@ -66,9 +82,9 @@ impl Qp {
         }
         match (from, to) {
             (_, QpState::Reset) => {
-                engine.stop_carrying(self);
+                adapter.stop_carrying(self);
                 if let Some(target) = &self.target {
-                    target.forget_wire(engine);
+                    target.forget_wire(&adapter.process);
                 }
                 self.end_packets();
                 self.rate_kbps.store(0, Ordering::Release);
@@ -79,8 +95,8 @@ impl Qp {
                 if to == QpState::Rtr
                     && let Some(target) = &self.target
                 {
-                    target.accept(engine, &now, u32::MAX);
-                    engine.carry(self);
+                    target.accept(&adapter.process, &now, u32::MAX);
+                    adapter.carry(self);
                 }
                 if self.takes_both_wires() {
                     match (from, to) {
@@ -104,30 +120,31 @@ impl Qp {
         }
         drop(attr);
         if matches!(to, QpState::Rts | QpState::Sqd) {
-            self.drive(engine, false);
+            self.drive(adapter, false);
         }
         Ok(())
     }
 
     /// RTR: finds the peer and accepts requests.
     fn become_receiver(&self, attr: &QpAttr) {
-        let engine = &self.ctx.engine;
+        let adapter = &self.ctx.engine;
         let connected = matches!(self.qp_type, QpType::Rc | QpType::Uc);
         let link = if connected && self.reaches_host(&attr.av) {
-            engine.link_to(attr.dest_qpn.0)
+            adapter.link_to(attr.dest_qpn.0)
         } else {
             None
         };
         if let Some(target) = &self.target {
-            let slot = engine
+            let slot = adapter
+                .process
                 .registry
                 .owner_of_qpn(attr.dest_qpn)
                 .map_or(u32::MAX, |owner| owner.slot);
-            return target.accept(engine, attr, slot);
+            return target.accept(&adapter.process, attr, slot);
         }
         if let Some(link) = &link {
             // what an earlier connection left in the ring is refused now; it must not be taken for this one's
-            engine.hear_out(link);
+            adapter.hear_out(link);
         }
         let mut recv = lock(&self.recv);
         recv.receives = true;
@@ -180,7 +197,7 @@ impl Qp {
     fn refresh(&self, attr: &QpAttr) {
         if let Some(target) = &self.target {
             if matches!(attr.state, QpState::Rtr | QpState::Rts) {
-                target.set_rights(&self.ctx.engine, attr);
+                target.set_rights(&self.ctx.engine.process, attr);
             }
             return;
         }
@@ -205,7 +222,7 @@ impl Qp {
             dest_qpn: attr.dest_qpn.0,
             dest_slot: recv.peer_slot,
         };
-        entry.write(&**self.ctx.engine.own, self.index as usize);
+        entry.write(&**self.ctx.engine.process.own, self.index as usize);
     }
 
     /// Takes the queue pair back from peers: when this returns Ok, none is in the middle of an access by it.
@@ -213,16 +230,16 @@ impl Qp {
     /// # Errors
     /// `Busy` if a peer stopped in the middle of an access: it begins no other, but it may end this one.
     fn revoke(&self, failed: bool) -> Result<(), Error> {
-        let engine = &self.ctx.engine;
+        let adapter = &self.ctx.engine;
         if let Some(target) = &self.target {
-            target.refuse(engine, failed);
+            target.refuse(&adapter.process, failed);
             return Ok(());
         }
         match failed {
-            true => QpEntry::fail(&**engine.own, self.index as usize, self.qpn),
-            false => QpEntry::revoke(&**engine.own, self.index as usize),
+            true => QpEntry::fail(&**adapter.process.own, self.index as usize, self.qpn),
+            false => QpEntry::revoke(&**adapter.process.own, self.index as usize),
         }
-        engine.wait_for_marks(Revoked::Qp(self.qpn))
+        adapter.wait_for_marks(Revoked::Qp(self.qpn))
     }
 
     pub(super) fn reset(&self) -> Result<(), Error> {

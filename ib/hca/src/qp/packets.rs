@@ -4,27 +4,37 @@
 //! completions, and a send's completion is told before a receive's. Must not know sockets.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferriband_fork::PerProcess;
 use ferriband_memory::host::BlockKind;
-use ferriband_transport::env::BindWindow;
+use ferriband_transport::direct::{self, TargetEvent};
 use ferriband_transport::qp_state::QpLimits;
-use ferriband_transport::types::Instant;
-use ferriband_transport::{
-    AnswerDue, CompletionTarget, Datagram, HoldBudget, Payload, QpConfig, QpCounters, QpEvent,
-    QueuePair, SendWr, Tuning,
+use ferriband_transport::types::{
+    AddressVector, Completion, Instant, QpAttr, QpAttrMask, QpState, QpType, Sge,
 };
-use ferriband_wire::{Packet, QKey, RKey};
+use ferriband_transport::{
+    AnswerDue, CompletionTarget, HoldBudget, QpConfig, QpCounters, QpEvent, QueuePair, Tuning,
+};
+use ferriband_wire::{Packet, Qpn};
+
+use crate::base::error::Error;
+use crate::base::{incident, limits};
+use crate::device::{address_of, pace};
+use crate::lock;
+use crate::objects::cq::Catch;
+use crate::objects::event::AsyncKind;
+use crate::qp::Qp;
+use crate::qp::adapter::Adapter;
+use crate::wire::packets::path::TxPath;
+use crate::wire::packets::{Roce, handling, run};
+use crate::wire::roce::ports::Spread;
+use crate::xrc::{self, TargetProxy};
 
 pub(crate) use self::incoming::Incoming;
 use self::transmit::TURN_PACKETS;
 use self::wait::Wait;
-use super::*;
-use crate::base::incident;
-use crate::device::{address_of, pace};
-use crate::roce::Roce;
-use crate::roce::tx::{self, Spread, TxPath};
 
 mod incoming;
 mod owed;
@@ -203,9 +213,9 @@ impl Qp {
         new: &QpAttr,
         mask: QpAttrMask,
     ) -> Result<(), Error> {
-        let engine = &*self.ctx.engine;
-        let roce = engine.packets_of(&self.ctx.device)?;
-        let _handling = crate::roce::handling();
+        let adapter = &*self.ctx.engine;
+        let roce = adapter.packets_of(&self.ctx.device)?;
+        let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
             return Ok(());
@@ -228,9 +238,9 @@ impl Qp {
         if mask.contains(QpAttrMask::ALT_PATH) && new.alt_av.is_global {
             side.sources[1] = Some(address_of(&new.alt_av.dgid));
         }
-        if side.wait.keeps_any() {
-            // what was taken is acknowledged, and what was posted sent, before the queue pair stops: nobody would after it
-            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        if side.wait.keeps_acknowledgement() {
+            // what was taken is acknowledged before the queue pair stops: nobody would after it
+            self.turn(adapter, side, Turn::Due, &mut Catch::nobody());
         }
         side.machine.modify(new, mask)?;
         if mask.contains(QpAttrMask::PATH_MTU) {
@@ -238,7 +248,7 @@ impl Qp {
                 .set_window(roce.window(self.ctx.device.is_ethernet()));
         }
         self.set_pace(side);
-        self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        self.turn(adapter, side, Turn::Due, &mut Catch::nobody());
         Ok(())
     }
 
@@ -261,19 +271,19 @@ impl Qp {
     /// # Errors
     /// `Unsupported` where no packets go, `Invalid` before RTS.
     pub fn limit_rate(self: &Arc<Self>, kbps: u32) -> Result<(), Error> {
-        let engine = &*self.ctx.engine;
-        engine.check_alive()?;
+        let adapter = &*self.ctx.engine;
+        adapter.check_alive()?;
         if !matches!(self.state_now(), QpState::Rts | QpState::Sqd) {
             return Err(Error::Invalid("a rate is limited in RTS"));
         }
-        let _handling = crate::roce::handling();
+        let _handling = handling();
         let mut guard = lock(&self.packets);
         let side = guard.as_deref_mut().ok_or(Error::Unsupported(
             "the direct wire has no packets to hold back",
         ))?;
         self.rate_kbps.store(kbps, Ordering::Release);
         self.set_pace(side);
-        self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+        self.turn(adapter, side, Turn::Due, &mut Catch::nobody());
         Ok(())
     }
 
@@ -291,7 +301,7 @@ impl Qp {
     /// known, an acknowledgement goes first, in a datagram of its own.
     pub(crate) fn packets_in(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         now: Instant,
         (source, together): (IpAddr, bool),
         run: impl FnOnce(&mut Incoming<'_>),
@@ -308,7 +318,7 @@ impl Qp {
             stranger,
             lost: None,
             qp: self,
-            engine,
+            adapter,
             now,
             side,
             region: None,
@@ -317,8 +327,8 @@ impl Qp {
 
     /// After a batch of packets: answers, requests, completions, events, the timer. True if an acknowledgement is kept back, which
     /// the next idle round has to send.
-    pub(crate) fn turn_packets(self: &Arc<Self>, engine: &Engine, catch: &mut Catch<'_>) -> bool {
-        let _handling = crate::roce::handling();
+    pub(crate) fn turn_packets(self: &Arc<Self>, adapter: &Adapter, catch: &mut Catch<'_>) -> bool {
+        let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
             return false;
@@ -328,15 +338,15 @@ impl Qp {
         } else {
             Turn::Due
         };
-        self.turn(engine, side, why, catch);
+        self.turn(adapter, side, why, catch);
         side.wait.keeps_acknowledgement()
     }
 
     /// The timer, or work that was left.
-    pub(super) fn drive_packets(self: &Arc<Self>, engine: &Engine) -> bool {
+    pub(super) fn drive_packets(self: &Arc<Self>, adapter: &Adapter) -> bool {
         // what is late is judged by the time until which packets were looked at
-        let judged = engine.opened_roce().map_or(Instant(0), Roce::caught_up_at);
-        let _handling = crate::roce::handling();
+        let judged = adapter.opened_roce().map_or(Instant(0), Roce::caught_up_at);
+        let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
             return false;
@@ -344,18 +354,18 @@ impl Qp {
         self.armed_at.store(u64::MAX, Ordering::Release);
         side.machine.handle_timeout(judged);
         self.add_to_port(side);
-        self.turn(engine, side, Turn::Due, &mut Catch::nobody())
+        self.turn(adapter, side, Turn::Due, &mut Catch::nobody())
     }
 
     /// Lets go of everything that the machine has to say. True if anything moved.
     fn turn(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         side: &mut PacketSide,
         why: Turn,
         catch: &mut Catch<'_>,
     ) -> bool {
-        let now = Engine::now();
+        let now = ferriband_memory::wait::now();
         side.stirred = false;
         if side.machine.is_unheard()
             && let Some(path) = &side.path
@@ -366,25 +376,20 @@ impl Qp {
             self.notify(side, now);
         }
         // whoever hears of a failure by the packets that follow finds this side's state changed
-        let failed = self.follow_state(engine, side);
+        let failed = self.follow_state(adapter, side);
         let due = side.machine.answer_due() == AnswerDue::Ack;
         side.wait.begin(why, due, now.0);
-        let sent = tx::with_run(|run| self.transmit(engine, side, now, run));
-        let waits = side.wait.keeps_end();
-        if waits {
-            engine.keep_tail(self, why == Turn::Posted);
-        }
-        // responses of a READ wait for no other message
-        if sent == TURN_PACKETS && (!waits || side.machine.answer_due() == AnswerDue::More) {
-            engine.schedule(self);
+        let sent = run::with_run(|run| self.transmit(adapter, side, now, run));
+        if sent == TURN_PACKETS {
+            adapter.schedule(self);
         }
         gather(&mut side.machine, &mut side.told);
         let moved = sent > 0 || !side.told.is_empty();
-        self.tell(engine, side, catch);
+        self.tell(adapter, side, catch);
         while let Some(event) = side.machine.poll_event() {
-            self.packet_event(engine, event);
+            self.packet_event(adapter, event);
         }
-        if self.follow_state(engine, side) || failed {
+        if self.follow_state(adapter, side) || failed {
             match self.on_packets.load(Ordering::Acquire) {
                 true => self.flush_receives(),
                 // a datagram queue pair that sends by the direct wire
@@ -397,13 +402,13 @@ impl Qp {
             && at < self.armed_at.load(Ordering::Acquire)
         {
             self.armed_at.store(at, Ordering::Release);
-            engine.set_timer(self, at);
+            adapter.set_timer(self, at);
         }
         moved
     }
 
     /// Completions to their queues: those of sends first, so that nobody hears of a reply before its own send has completed.
-    fn tell(&self, engine: &Engine, side: &mut PacketSide, catch: &mut Catch<'_>) {
+    fn tell(&self, adapter: &Adapter, side: &mut PacketSide, catch: &mut Catch<'_>) {
         if side.told.is_empty() {
             return;
         }
@@ -429,7 +434,7 @@ impl Qp {
                         }
                     }
                     CompletionTarget::XrcSrq(number) => {
-                        if let Some(srq) = engine.srq_by_number(*number)
+                        if let Some(srq) = adapter.targets.srq_by_number(*number)
                             && let Some((_, cq)) = &srq.xrc
                         {
                             cq.push_or_hand(completion, catch);
@@ -446,27 +451,27 @@ impl Qp {
     #[cold]
     fn enter_domain(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         side: &mut PacketSide,
         target: &TargetProxy,
         packet: &Packet<'_>,
     ) -> bool {
         let number = packet.ext().xrceth.map(|eth| eth.xrc_srq);
         let pd = number
-            .and_then(|number| target.srq(engine, number))
+            .and_then(|number| target.srq(&adapter.targets, number))
             .map_or(0, |srq| srq.pd.id);
         if pd != target.packets_pd() && side.machine.answer_due() == AnswerDue::More {
             // what was asked for in the other domain is read there
-            self.turn(engine, side, Turn::Due, &mut Catch::nobody());
+            self.turn(adapter, side, Turn::Due, &mut Catch::nobody());
             if side.machine.answer_due() == AnswerDue::More {
                 return false;
             }
         }
         target.set_packets_pd(pd);
-        target.accepts(engine)
+        target.accepts(&adapter.process)
     }
 
-    fn packet_event(&self, engine: &Engine, event: QpEvent) {
+    fn packet_event(&self, adapter: &Adapter, event: QpEvent) {
         if let Some(target) = &self.target {
             // it has handles in other places, which hear of errors alone
             let failed = match event {
@@ -475,7 +480,7 @@ impl Qp {
                 QpEvent::QpAccessErr => TargetEvent::AccessError,
                 _ => return,
             };
-            return target.fail(engine, failed);
+            return target.fail(&adapter.process, failed);
         }
         match event {
             QpEvent::CommEst => self.raise(AsyncKind::CommEst),
@@ -497,13 +502,13 @@ impl Qp {
 
     /// The machine goes to the error states by itself. True if it has gone to ERR: receives are to be flushed, behind what the
     /// machine has completed.
-    fn follow_state(&self, engine: &Engine, side: &PacketSide) -> bool {
+    fn follow_state(&self, adapter: &Adapter, side: &PacketSide) -> bool {
         let state = side.machine.state();
         if let Some(target) = &self.target
             && state == QpState::Err
-            && target.accepts(engine)
+            && target.accepts(&adapter.process)
         {
-            target.refuse(engine, true);
+            target.refuse(&adapter.process, true);
         }
         if state == self.state_now() || !matches!(state, QpState::Err | QpState::Sqe) {
             return false;
@@ -538,17 +543,21 @@ impl Qp {
     /// depends on where the other is and on the kinds of both numbers.
     pub(super) fn travels_in_packets(&self, av: &AddressVector, dest: Qpn) -> bool {
         let device = &self.ctx.device;
-        let registry = &self.ctx.engine.registry;
+        let registry = &self.ctx.engine.process.registry;
         if !device.is_ethernet() {
             if crate::device::fabric::host().is_some() && !device.is_local(av) {
                 // nothing else leads to another host of a fabric, whose numbers may be ours as well
                 return true;
             }
             let in_packets = |qpn| registry.kind_of_qpn(qpn) == Some(BlockKind::Packets);
-            let engine = &self.ctx.engine;
+            let adapter = &self.ctx.engine;
             return match self.qp_type {
-                QpType::XrcSend => in_packets(Qpn(self.qpn)) && engine.xrc_takes_packets(dest),
-                QpType::XrcRecv => in_packets(dest) && engine.xrc_takes_packets(Qpn(self.qpn)),
+                QpType::XrcSend => {
+                    in_packets(Qpn(self.qpn)) && xrc::takes_packets(&adapter.process, dest)
+                }
+                QpType::XrcRecv => {
+                    in_packets(dest) && xrc::takes_packets(&adapter.process, Qpn(self.qpn))
+                }
                 _ => in_packets(Qpn(self.qpn)) || device.is_local(av) && in_packets(dest),
             };
         }

@@ -1,6 +1,18 @@
 //! The receiving side: a record of a peer, and what the program is told of it.
 
-use super::*;
+use std::sync::Arc;
+
+use ferriband_transport::direct::{Consumer, Handled, Record, TargetEvent, TargetSink};
+use ferriband_transport::types::{Completion, QpState};
+
+use crate::lock;
+use crate::objects::cq::Catch;
+use crate::objects::event::AsyncKind;
+use crate::objects::srq::Srq;
+use crate::process::peer::PeerLink;
+use crate::qp::Qp;
+use crate::qp::adapter::Adapter;
+use crate::xrc::TargetProxy;
 
 /// What a record brought, beside its answer. A record for an ordinary queue pair leaves out which one: its ring remembers.
 #[derive(Debug, Default)]
@@ -36,7 +48,7 @@ impl Outcome {
     }
 
     /// Tells the program. To be called after the record is acknowledged; `qp` is the queue pair that it was for.
-    pub(crate) fn deliver(&self, engine: &Engine, qp: Option<&Arc<Qp>>, catch: &mut Catch<'_>) {
+    pub(crate) fn deliver(&self, adapter: &Adapter, qp: Option<&Arc<Qp>>, catch: &mut Catch<'_>) {
         if let Some((target, srq)) = &self.extended {
             if let (Some((_, cq)), Some(completion)) = (&srq.xrc, &self.completion) {
                 cq.push_or_hand(completion, catch);
@@ -44,7 +56,7 @@ impl Outcome {
             srq.check_limit();
             match self.event {
                 Some(TargetEvent::Established) | None => {}
-                Some(event) => target.fail(engine, event),
+                Some(event) => target.fail(&adapter.process, event),
             }
             return;
         }
@@ -65,7 +77,7 @@ impl Qp {
     /// Executes a record of a peer. What the program has to be told is left for later.
     pub(crate) fn receive(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         link: &PeerLink,
         ring: &Consumer,
         record: &Record,
@@ -76,10 +88,10 @@ impl Qp {
         let handled = match &self.srq {
             Some(srq) => {
                 let mut queue = lock(&srq.queue);
-                recv.handle(engine, link, ring, record, &mut queue, chunk, &mut outcome)
+                recv.handle(adapter, link, ring, record, &mut queue, chunk, &mut outcome)
             }
             None => recv.handle(
-                engine,
+                adapter,
                 link,
                 ring,
                 record,

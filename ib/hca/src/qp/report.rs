@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use ferriband_admin::{PeerReport, PeerState, QpReport};
 use ferriband_memory::host::ProcessRef;
-use ferriband_transport::direct::layout::find_qp;
+use ferriband_transport::direct::Link;
+use ferriband_transport::direct::layout::{QpEntry, find_qp};
+use ferriband_transport::types::{Completion, QpAttr, QpState, QpType};
+use ferriband_wire::Qpn;
 
-use super::*;
 use crate::base::incident;
+use crate::lock;
+use crate::qp::Qp;
+use crate::qp::adapter::Adapter;
 
 /// Names of services as users of RDMA know them.
 fn service_name(qp_type: QpType) -> &'static str {
@@ -109,12 +114,16 @@ impl Qp {
     }
 }
 
-impl Engine {
+impl Adapter {
     /// What is known of the process that has, or had, a queue pair of this host. `slot` is where it was.
     fn peer_report(&self, qpn: Qpn, slot: u32) -> PeerReport {
         let known = |process: Option<ProcessRef>| {
-            let watched = self.watched.iter().filter_map(|place| place.get().cloned());
-            let mut links = watched.chain(self.peer_list().iter().cloned().collect::<Vec<_>>());
+            let watched = self
+                .peers
+                .watched
+                .iter()
+                .filter_map(|place| place.get().cloned());
+            let mut links = watched.chain(self.peers.all().iter().cloned().collect::<Vec<_>>());
             links.find(|link| match process {
                 Some(process) => {
                     (link.slot(), link.0.generation) == (process.slot, process.generation)
@@ -122,11 +131,11 @@ impl Engine {
                 None => link.slot() == slot,
             })
         };
-        let owner = self.registry.owner_of_qpn(qpn);
-        let member = owner.and_then(|owner| self.registry.member(owner));
+        let owner = self.process.registry.owner_of_qpn(qpn);
+        let member = owner.and_then(|owner| self.process.registry.member(owner));
         let lives = member.is_some_and(|member| {
             let other_view =
-                member.identity.pid_namespace != self.registry.identity().pid_namespace;
+                member.identity.pid_namespace != self.process.registry.identity().pid_namespace;
             other_view
                 || ferriband_memory::remote::start_time(member.identity.pid as i32)
                     .is_ok_and(|start| start == member.identity.start_time)

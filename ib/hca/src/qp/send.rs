@@ -1,7 +1,22 @@
 //! The sending side: requests as posted, driving what waits, answers, failure.
 
-use super::*;
-use crate::base::incident;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferriband_memory::{AppMemory, Span};
+use ferriband_transport::direct::layout::QpEntry;
+use ferriband_transport::direct::{self, Answered, BindRequest, Link, SendState, Sender};
+use ferriband_transport::types::{AddressVector, Completion, QpState, QpType, SendFlags};
+use ferriband_wire::Qpn;
+
+use crate::base::error::Error;
+use crate::base::{incident, limits};
+use crate::lock;
+use crate::objects::cq::{Catch, Cq};
+use crate::objects::event::AsyncKind;
+use crate::process::peer::PeerLink;
+use crate::qp::adapter::Adapter;
+use crate::qp::{Qp, SendRequest};
 
 /// Where completions of a send queue go.
 pub(super) struct SendSink<'a, 'c> {
@@ -59,15 +74,15 @@ impl Qp {
     /// Queues a send and does at once what can be done.
     #[inline]
     pub fn post_send(self: &Arc<Self>, request: &SendRequest<'_>) -> Result<(), Error> {
-        let engine = &*self.ctx.engine;
-        engine.check_alive()?;
+        let adapter = &*self.ctx.engine;
+        adapter.check_alive()?;
         if self.on_packets.load(Ordering::Acquire) {
-            return self.post_packets(engine, request);
+            return self.post_packets(adapter, request);
         }
         let mut send = lock(&self.send);
-        self.enqueue(engine, &mut send, request)?;
+        self.enqueue(adapter, &mut send, request)?;
         send.sender.settle(&mut self.sink(&mut Catch::nobody()));
-        self.advance(engine, &mut send, false);
+        self.advance(adapter, &mut send, false);
         Ok(())
     }
 
@@ -79,27 +94,27 @@ impl Qp {
         self: &Arc<Self>,
         requests: impl Iterator<Item = SendRequest<'a>>,
     ) -> Result<(), Error> {
-        let engine = &*self.ctx.engine;
-        engine.check_alive()?;
+        let adapter = &*self.ctx.engine;
+        adapter.check_alive()?;
         if self.on_packets.load(Ordering::Acquire) {
-            return self.post_batch_packets(engine, requests);
+            return self.post_batch_packets(adapter, requests);
         }
         let mut send = lock(&self.send);
         for (count, request) in (0..).zip(requests) {
-            if let Err(error) = self.enqueue(engine, &mut send, &request) {
+            if let Err(error) = self.enqueue(adapter, &mut send, &request) {
                 send.sender.unqueue(count);
                 return Err(error);
             }
         }
         send.sender.settle(&mut self.sink(&mut Catch::nobody()));
-        self.advance(engine, &mut send, false);
+        self.advance(adapter, &mut send, false);
         Ok(())
     }
 
     /// Queues a send, to be followed by others or by the sender's `settle`.
     fn enqueue(
         &self,
-        engine: &Engine,
+        adapter: &Adapter,
         send: &mut SendHalf,
         request: &SendRequest<'_>,
     ) -> Result<(), Error> {
@@ -141,21 +156,21 @@ impl Qp {
             if remote_key & 0x8000_0000 != 0 {
                 remote_key = lock(&self.recv).qkey;
             }
-            route = (engine.lid.0, u16::from(ah.av.sl.0));
+            route = (adapter.process.lid.0, u16::from(ah.av.sl.0));
             if ah.av.is_global {
                 let length: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
                 grh = Some(ah.grh(length as u16));
             }
             if ah.av.is_global && ah.av.dgid.is_multicast() {
-                fanout = self.group_members(engine, &ah.av);
+                fanout = self.group_members(adapter, &ah.av);
             } else if self.reaches_host(&ah.av) {
                 if send
                     .cache
                     .as_ref()
                     .is_none_or(|(qpn, link)| *qpn != request.remote_qpn || link.dead())
                 {
-                    engine.check_descriptors(Qpn(request.remote_qpn))?;
-                    send.cache = engine
+                    adapter.check_descriptors(Qpn(request.remote_qpn))?;
+                    send.cache = adapter
                         .link_to(request.remote_qpn)
                         .map(|link| (request.remote_qpn, link));
                 }
@@ -164,10 +179,10 @@ impl Qp {
         }
         let mut remote_qpn = request.remote_qpn;
         if self.qp_type == QpType::XrcSend
-            && let Some(srq) = engine.registry.xrc_srq_find(request.srqn)
+            && let Some(srq) = adapter.process.registry.xrc_srq_find(request.srqn)
         {
             // the process that owns the shared receive queue executes; its protection domain guards the memory
-            link = Some(engine.link_to_process(srq.process));
+            link = Some(adapter.link_to_process(srq.process));
             remote_qpn = srq.words[0] as u32;
         }
         let bind = request.bind.map(|bind| BindRequest {
@@ -206,44 +221,49 @@ impl Qp {
     }
 
     /// Who receives what is sent to a multicast group: every attached queue pair but this one.
-    fn group_members(&self, engine: &Engine, av: &AddressVector) -> Vec<(PeerLink, u32)> {
+    fn group_members(&self, adapter: &Adapter, av: &AddressVector) -> Vec<(PeerLink, u32)> {
         let mut members = Vec::new();
-        engine.registry.multicast_members(&av.dgid, &mut members);
+        adapter
+            .process
+            .registry
+            .multicast_members(&av.dgid, &mut members);
         members.retain(|member| member.qpn.0 != self.qpn);
         members
             .iter()
-            .map(|member| (engine.link_to_process(member.process), member.qpn.0))
+            .map(|member| (adapter.link_to_process(member.process), member.qpn.0))
             .collect()
     }
 
     /// Drives the send half. True if something moved.
-    pub(crate) fn drive(self: &Arc<Self>, engine: &Engine, long: bool) -> bool {
+    pub(crate) fn drive(self: &Arc<Self>, adapter: &Adapter, long: bool) -> bool {
         if self.on_packets.load(Ordering::Acquire) {
-            return self.drive_packets(engine);
+            return self.drive_packets(adapter);
         }
         let mut send = lock(&self.send);
         // a record that was pushed while the peer's death was being noticed has nobody left to answer it
         if send.sender.awaits_answers() && send.sender.link().is_some_and(Link::dead) {
-            send.sender
-                .peer_died(Engine::now(), &mut self.sink(&mut Catch::nobody()));
+            send.sender.peer_died(
+                ferriband_memory::wait::now(),
+                &mut self.sink(&mut Catch::nobody()),
+            );
         }
-        self.advance(engine, &mut send, long)
+        self.advance(adapter, &mut send, long)
     }
 
     #[inline]
-    fn advance(self: &Arc<Self>, engine: &Engine, send: &mut SendHalf, long: bool) -> bool {
+    fn advance(self: &Arc<Self>, adapter: &Adapter, send: &mut SendHalf, long: bool) -> bool {
         let before = send.sender.outstanding();
         let advance = send.sender.advance(
-            engine,
-            Engine::now,
+            adapter,
+            ferriband_memory::wait::now,
             long,
             &mut self.sink(&mut Catch::nobody()),
         );
         let moved = send.sender.outstanding() != before;
         if advance != direct::Advance::Idle {
-            crate::progress::after(engine, self, advance);
+            after(adapter, self, advance);
             if !long {
-                engine.kick(advance == direct::Advance::Again);
+                adapter.kick(advance == direct::Advance::Again);
             }
         }
         self.check_send_state(send);
@@ -269,7 +289,11 @@ impl Qp {
             }
             QpState::Rts | QpState::Sqd => {
                 self.state.store(QpState::Err as u32, Ordering::Release);
-                QpEntry::fail(&**self.ctx.engine.own, self.index as usize, self.qpn);
+                QpEntry::fail(
+                    &**self.ctx.engine.process.own,
+                    self.index as usize,
+                    self.qpn,
+                );
                 self.flush_receives();
                 if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
                     self.raise(AsyncKind::QpLastWqeReached);
@@ -291,29 +315,45 @@ impl Qp {
     /// True if the send half wants to be driven.
     pub(crate) fn answered(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         pair: &Span,
         answer: Answered,
         catch: &mut Catch<'_>,
     ) -> bool {
         let mut send = lock(&self.send);
-        send.sender
-            .answered(engine, pair, answer, Engine::now, &mut self.sink(catch));
+        send.sender.answered(
+            adapter,
+            pair,
+            answer,
+            ferriband_memory::wait::now,
+            &mut self.sink(catch),
+        );
         self.check_send_state(&send);
         !send.sender.idle()
     }
 
-    pub(crate) fn peer_died(self: &Arc<Self>, engine: &Engine) {
+    pub(crate) fn peer_died(self: &Arc<Self>, adapter: &Adapter) {
         let mut send = lock(&self.send);
-        send.sender
-            .peer_died(Engine::now(), &mut self.sink(&mut Catch::nobody()));
+        send.sender.peer_died(
+            ferriband_memory::wait::now(),
+            &mut self.sink(&mut Catch::nobody()),
+        );
         self.check_send_state(&send);
         drop(send);
-        engine.schedule(self);
+        adapter.schedule(self);
     }
 }
 
 fn app() -> AppMemory {
     // SAFETY: used only for the ranges of inline data that the program hands in with the call being served.
     unsafe { AppMemory::assume_registered() }
+}
+
+/// What became of driving a queue pair, as the adapter needs it.
+fn after(adapter: &Adapter, qp: &Arc<Qp>, advance: direct::Advance) {
+    match advance {
+        direct::Advance::Idle => {}
+        direct::Advance::Again | direct::Advance::Blocked => adapter.schedule(qp),
+        direct::Advance::Until(at) => adapter.set_timer(qp, at.0),
+    }
 }

@@ -16,7 +16,7 @@ use crate::emit;
 use crate::env::Environment;
 use crate::send_queue::{Extra, SendQueue, SendWqe};
 use crate::timer::{Timer, Timers};
-use crate::types::{Instant, SendOpcode, WcStatus};
+use crate::types::{Instant, WcStatus};
 use ferriband_wire::{Bth, Psn, RKey};
 use std::collections::VecDeque;
 
@@ -217,33 +217,6 @@ impl Requester {
     #[inline]
     pub fn run_packets(&self) -> u32 {
         self.flow.run_packets()
-    }
-
-    /// As [`crate::QueuePair::end_of_last`].
-    #[inline]
-    pub fn end_of_last(&self, most: u32) -> Option<u32> {
-        let repeats = self.repair.is_pending() || self.timers.is_set(Timer::Rnr);
-        if repeats || self.at.request + 1 != self.sq.tail() || self.stop.drain_limit.is_some() {
-            return None;
-        }
-        let wqe = self.sq.get(self.at.request);
-        let is_end = wqe.begun()
-            && wqe.status == WcStatus::Success
-            && self.at.packet > 0
-            && wqe.packets - self.at.packet <= most
-            && matches!(
-                wqe.opcode,
-                SendOpcode::Send | SendOpcode::SendImm | SendOpcode::SendInv
-            )
-            && wqe.first_psn.add(self.at.packet) == self.at.next
-            && self.within_credits(wqe, wqe.ssn, wqe.packets) == Some(false);
-        is_end.then_some(wqe.length)
-    }
-
-    /// Whether something has been sent that is not acknowledged.
-    #[inline]
-    pub fn has_unacknowledged(&self) -> bool {
-        self.at.una != self.at.next
     }
 
     /// A congestion notification: it tells about this side's requests.

@@ -4,10 +4,6 @@
 //! SEND on the connection says the same but for the two numbers, those go as immediate data, 16 bits each, and no envelope goes at all. SENDs of a reliable connection
 //! come in order, so both ends mean the same envelope.
 //!
-//! A message that fills several packets goes without any of it, not even the numbers, for with immediate data its last packet would be longer than the others: its number is
-//! the one after that of the last message that went by SEND, and of what has been taken it says nothing new. Its length alone tells it apart, whole packets without
-//! immediate data; what has that length by chance and its envelope before it is made a byte longer ([`PADDED`](super::envelope::PADDED)).
-//!
 //! 16 bits are enough: fewer records lie in a block, and fewer messages in receive buffers, than 65,536. An acknowledgement that is further behind is taken for an old one, which
 //! says nothing; others that are whole follow it.
 
@@ -39,45 +35,30 @@ impl Pattern {
         envelope.seq << 16 | envelope.ack & 0xffff
     }
 
-    /// The envelope of a message that came without any numbers: that of number `seq` at a receiver whose own messages were acknowledged up to `acknowledged`.
-    #[inline]
-    pub fn next(self, seq: u32, acknowledged: u32) -> Envelope {
-        Envelope {
-            kind: Kind::Eager,
-            flags: 0,
-            seq,
-            ack: acknowledged,
-            credit: self.credit,
-            tag: self.tag,
-            context: self.context,
-        }
-    }
-
     /// The envelope that immediate data stands for, at a receiver that has taken `received` messages and whose own were acknowledged up to `acknowledged`.
     #[inline]
     pub fn whole(self, numbers: u32, received: u32, acknowledged: u32) -> Envelope {
         let ahead = ((numbers >> 16) as u16).wrapping_sub(received as u16);
         let news = (numbers as u16).wrapping_sub(acknowledged as u16);
-        self.next(
-            received.wrapping_add(u32::from(ahead)),
-            acknowledged.wrapping_add_signed(i32::from(news.cast_signed())),
-        )
+        Envelope {
+            kind: Kind::Eager,
+            flags: 0,
+            seq: received.wrapping_add(u32::from(ahead)),
+            ack: acknowledged.wrapping_add_signed(i32::from(news.cast_signed())),
+            credit: self.credit,
+            tag: self.tag,
+            context: self.context,
+        }
     }
 }
 
 /// Whether a message of `length` bytes goes by one packet of `mtu` without the `envelope` bytes before it, and by two with them.
 ///
 /// Longer ones gain less than nothing: their last packet would be longer than those before it by the immediate data, and systems take packets in one call
-/// whose last is no longer than the others (UDP_SEGMENT). See [`fills_packets`].
+/// whose last is no longer than the others (UDP_SEGMENT).
 #[inline]
 pub fn fills_a_packet(length: usize, envelope: usize, mtu: usize) -> bool {
     length <= mtu && length + envelope > mtu
-}
-
-/// Whether `length` bytes are several whole packets of `mtu`: a SEND of such a length and without immediate data has no envelope.
-#[inline]
-pub fn fills_packets(length: usize, mtu: usize) -> bool {
-    length > mtu && length.is_multiple_of(mtu)
 }
 
 #[cfg(test)]
@@ -138,8 +119,5 @@ mod tests {
         let fills = |length| fills_a_packet(length, ENVELOPE, 1024);
         assert!(!fills(0) && !fills(996) && fills(997) && fills(1024));
         assert!(!fills(1025) && !fills(2048));
-        let several = |length| fills_packets(length, 1024);
-        assert!(several(2048) && several(65_536) && several(3072));
-        assert!(!several(0) && !several(1024) && !several(2049) && !several(2047));
     }
 }

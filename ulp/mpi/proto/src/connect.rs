@@ -21,7 +21,7 @@ pub const DATAGRAM: usize = 128;
 pub const CARD: usize = 40;
 
 const MAGIC: u32 = 0x4d_46_75_70;
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 const MILLISECOND: u64 = 1_000_000;
 /// First pause before a datagram is repeated.
 const FIRST_NS: u64 = 20 * MILLISECOND;

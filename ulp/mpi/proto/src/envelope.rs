@@ -102,8 +102,6 @@ impl Kind {
 pub const SYNC: u8 = 1;
 /// The last of several.
 pub const LAST: u8 = 8;
-/// A byte of no meaning lies behind the message: without it, it would have the length of one that goes without its envelope ([`super::brief`]).
-pub const PADDED: u8 = 16;
 /// Between ranks that share memory: the message does not lie here but in one of the pair's places, as this says ([`Placed`]).
 pub const PLACED: u8 = 32;
 
@@ -142,7 +140,7 @@ impl Placed {
 pub struct Envelope {
     /// What follows.
     pub kind: Kind,
-    /// [`SYNC`], [`LAST`], [`PADDED`] and [`PLACED`].
+    /// [`SYNC`], [`LAST`] and [`PLACED`].
     pub flags: u8,
     /// Number of this message among the numbered ones to this peer, from 1; 0 for the others.
     pub seq: u32,

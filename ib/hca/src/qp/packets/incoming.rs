@@ -12,12 +12,12 @@ use ferriband_transport::{AnswerDue, Drop as Lost, PacketMeta};
 use ferriband_wire::{Kind, Opcode, Packet, Psn};
 
 use super::{PacketSide, Qp, gather};
-use crate::progress::Engine;
-use crate::roce::env::PacketEnv;
+use crate::qp::adapter::Adapter;
+use crate::qp::env::PacketEnv;
 /// A queue pair that takes packets from one source.
 pub(crate) struct Incoming<'a> {
     pub(super) qp: &'a Arc<Qp>,
-    pub(super) engine: &'a Engine,
+    pub(super) adapter: &'a Adapter,
     pub(super) now: Instant,
     pub(super) side: &'a mut PacketSide,
     /// The region that the last WRITE went to.
@@ -63,7 +63,7 @@ impl Incoming<'_> {
             ..
         } = &mut *self.side;
         let mut env = PacketEnv {
-            engine: self.engine,
+            adapter: self.adapter,
             qp: self.qp,
             scratch,
             region: &mut self.region,
@@ -85,7 +85,9 @@ impl Incoming<'_> {
             return false;
         }
         if let Some(target) = &self.qp.target
-            && !self.qp.enter_domain(self.engine, self.side, target, packet)
+            && !self
+                .qp
+                .enter_domain(self.adapter, self.side, target, packet)
         {
             return false;
         }
@@ -105,7 +107,7 @@ impl Incoming<'_> {
             ..
         } = &mut *self.side;
         let mut env = PacketEnv {
-            engine: self.engine,
+            adapter: self.adapter,
             qp: self.qp,
             scratch,
             region: &mut self.region,
@@ -116,7 +118,7 @@ impl Incoming<'_> {
         self.lost = taken.err();
         let taken = taken.is_ok();
         if taken && packet.opcode().is_unseen() {
-            self.engine.note_unseen();
+            self.adapter.note_unseen();
         }
         loop {
             gather(machine, told);

@@ -3,8 +3,20 @@
 //! Owns the count of what fits. Must not know what becomes of requests.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::*;
+use ferriband_transport::env::BindWindow;
+use ferriband_transport::types::{QpType, SendFlags};
+use ferriband_transport::{Datagram, Payload, SendWr, direct};
+use ferriband_wire::{QKey, Qpn, RKey};
+
+use crate::base::error::Error;
+use crate::base::limits;
+use crate::lock;
+use crate::objects::cq::{Catch, Cq};
+use crate::qp::adapter::Adapter;
+use crate::qp::packets::{PacketSide, Turn};
+use crate::qp::{Qp, SendRequest};
 
 const NOT_READY: Error = Error::Invalid("the queue pair is not ready to send");
 
@@ -55,25 +67,25 @@ impl Qp {
     /// Queues a send and lets its packets go.
     pub(in crate::qp) fn post_packets(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         request: &SendRequest<'_>,
     ) -> Result<(), Error> {
-        let _handling = crate::roce::handling();
+        let _handling = crate::wire::packets::handling();
         let mut guard = lock(&self.packets);
         let side = guard.as_deref_mut().ok_or(NOT_READY)?;
         self.enqueue_packets(side, request)?;
         side.machine.settle_sends();
-        self.turn(engine, side, Turn::Posted, &mut Catch::nobody());
+        self.turn(adapter, side, Turn::Posted, &mut Catch::nobody());
         Ok(())
     }
 
     /// Queues several sends, all or none of them, and lets their packets go.
     pub(in crate::qp) fn post_batch_packets<'a>(
         self: &Arc<Self>,
-        engine: &Engine,
+        adapter: &Adapter,
         requests: impl Iterator<Item = SendRequest<'a>>,
     ) -> Result<(), Error> {
-        let _handling = crate::roce::handling();
+        let _handling = crate::wire::packets::handling();
         let mut guard = lock(&self.packets);
         let side = guard.as_deref_mut().ok_or(NOT_READY)?;
         for (count, request) in (0..).zip(requests) {
@@ -83,7 +95,7 @@ impl Qp {
             }
         }
         side.machine.settle_sends();
-        self.turn(engine, side, Turn::Posted, &mut Catch::nobody());
+        self.turn(adapter, side, Turn::Posted, &mut Catch::nobody());
         Ok(())
     }
 
@@ -113,7 +125,7 @@ impl Qp {
                 large = [0; limits::MAX_INLINE as usize];
                 &mut large[..length as usize]
             };
-            crate::direct::app().gather_bytes(request.sges, 0, bytes);
+            crate::wire::direct::app::app().gather_bytes(request.sges, 0, bytes);
             Payload::Inline(bytes)
         } else {
             Payload::Gather(request.sges)

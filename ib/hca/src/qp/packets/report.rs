@@ -1,13 +1,18 @@
 //! What a queue pair on packets says of its connection: progress, retries, counters, the way of its packets.
 
+use std::sync::atomic::Ordering;
+
 use ferriband_admin::{Counter, PathReport, Progress, QpReport, Try};
+use ferriband_memory::host::PORT_STOPS;
+use ferriband_transport::types::{Completion, Instant, QpAttr, WcStatus};
 use ferriband_transport::{Cause, Drop as Lost, QpCounters};
 
-use ferriband_memory::host::PORT_STOPS;
-
-use super::*;
 use crate::base::incident;
+use crate::lock;
+use crate::qp::Qp;
+use crate::qp::packets::{Oddities, PacketSide};
 use crate::qp::report::named;
+use crate::wire::packets::path::TxPath;
 
 impl Qp {
     /// The report of a queue pair that is on packets; None if it is not.
@@ -77,7 +82,7 @@ impl Qp {
         let mut report = path.report();
         let info = &self.ctx.device.info;
         report.interface.clone_from(&info.interface);
-        let registry = &self.ctx.engine.registry;
+        let registry = &self.ctx.engine.process.registry;
         report.stopped = registry.port_word(info.ifindex) & PORT_STOPS != 0;
         report.fault_rules = registry.fault_rules().len();
         if !self.ctx.device.is_ethernet() {
@@ -104,7 +109,7 @@ fn ago_ms(now: u64, then: Instant) -> f64 {
 }
 
 fn progress(side: &PacketSide, attr: &QpAttr) -> Progress {
-    let now = Engine::now().0;
+    let now = ferriband_memory::wait::now().0;
     let diagnosis = side.machine.diagnosis();
     let una = diagnosis.una;
     Progress {

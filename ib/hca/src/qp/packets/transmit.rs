@@ -10,9 +10,11 @@ use super::wait::Go;
 use super::{PacketSide, Qp};
 use crate::base::limits;
 use crate::device::pace;
-use crate::progress::Engine;
-use crate::roce::env::PacketEnv;
-use crate::roce::tx::{self, Run, Spread, TxPath};
+use crate::qp::adapter::Adapter;
+use crate::qp::env::PacketEnv;
+use crate::wire::packets::path::TxPath;
+use crate::wire::packets::run::{self, Run};
+use crate::wire::roce::ports::Spread;
 
 /// Packets that one turn of a queue pair sends before others have theirs: four whole runs of 1,040
 /// bytes each, the most
@@ -28,7 +30,7 @@ impl Qp {
     /// Packets out, at most a turn's: all that do not wait.
     pub(super) fn transmit(
         &self,
-        engine: &Engine,
+        adapter: &Adapter,
         side: &mut PacketSide,
         now: Instant,
         run: &mut Run,
@@ -43,27 +45,16 @@ impl Qp {
             ..
         } = side;
         let mut env = PacketEnv {
-            engine,
+            adapter,
             qp: self,
             scratch,
             region: &mut None,
             sums,
         };
         let limit = &self.ctx.device.pace;
-        let flies = machine.has_unacknowledged();
         let together = machine.run_packets() as usize;
         let (mut count, mut answers) = (0, true);
-        loop {
-            if wait.may_keep_end()
-                && run.is_whole()
-                // as much again had better go at once
-                && let Some(bytes) = machine.end_of_last(run.most_packets().min(together as u32) / 2)
-            {
-                wait.end_is_next(bytes, now.0, engine.looks(), flies);
-            }
-            if count >= TURN_PACKETS {
-                break;
-            }
+        while count < TURN_PACKETS {
             let due = match answers {
                 true => machine.answer_due(),
                 false => AnswerDue::None,
@@ -83,7 +74,7 @@ impl Qp {
                 if let Some(to) = machine.datagram() {
                     wait.pace
                         .charge(limit, now.0, length, self.rate_of_path(to));
-                    self.push_datagram(engine, datagram, to, packet.len, run);
+                    self.push_datagram(adapter, datagram, to, packet.len, run);
                 }
                 continue;
             }
@@ -117,7 +108,7 @@ impl Qp {
     /// A datagram of `len` bytes, in the run's room, goes by its own path, which is kept in `last`.
     fn push_datagram(
         &self,
-        engine: &Engine,
+        adapter: &Adapter,
         last: &mut Option<(AddressVector, u32, TxPath)>,
         to: &Datagram,
         len: usize,
@@ -128,7 +119,7 @@ impl Qp {
             .is_some_and(|(av, qpn, _)| *av == to.av && *qpn == to.qpn.0);
         if !same {
             *last = self
-                .datagram_path(engine, to)
+                .datagram_path(adapter, to)
                 .map(|path| (to.av, to.qpn.0, path));
         }
         if let Some((_, _, path)) = last {
@@ -151,7 +142,7 @@ impl Qp {
         side.notified_at = now.0;
         side.oddities.notices_out += 1;
         let notice = Packet::cnp(side.machine.query().dest_qpn, PKey(limits::DEFAULT_PKEY));
-        tx::with_run(|run| {
+        run::with_run(|run| {
             if let Ok(len) = notice.emit(run.room()) {
                 run.push(path, len);
                 run.flush(path);
@@ -159,8 +150,8 @@ impl Qp {
         });
     }
 
-    fn datagram_path(&self, engine: &Engine, to: &Datagram) -> Option<TxPath> {
-        let roce = engine.opened_roce()?;
+    fn datagram_path(&self, adapter: &Adapter, to: &Datagram) -> Option<TxPath> {
+        let roce = adapter.opened_roce()?;
         let numbers = (self.qpn, to.qpn.0);
         TxPath::resolve(&self.ctx.device, &roce.ports, &to.av, numbers, Spread::Many).ok()
     }

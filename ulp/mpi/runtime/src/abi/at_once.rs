@@ -39,8 +39,10 @@ pub(super) unsafe fn send(
     if tag < 0 || is_no_buffer(buffer) || length > runtime.settings.sizes.eager {
         return None;
     }
-    let comm = runtime.objects.comms.index_of(comm)?;
-    let target = runtime.target(comm, false, u32::try_from(dest).ok()?, tag)?;
+    let comm = runtime.point.objects.comms.index_of(comm)?;
+    let target = runtime
+        .point
+        .target(comm, false, u32::try_from(dest).ok()?, tag)?;
     // SAFETY: the caller's promise.
     let source = unsafe { Source::new(buffer.cast(), length) };
     runtime.store(&target, source).then_some(runtime)
@@ -62,8 +64,8 @@ pub(super) unsafe fn receive(
     // SAFETY: the caller's promise.
     let (mut runtime, comm, source, tag, sink) =
         unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
-    let request = runtime.post_at_once(comm, source, tag, sink)?;
-    Some(runtime.requests.handle(request))
+    let request = runtime.point.post_at_once(comm, source, tag, sink)?;
+    Some(runtime.point.requests.slab.handle(request))
 }
 
 /// Waits for a message from one rank that shares memory with this one, a while; its status.
@@ -101,8 +103,8 @@ pub(super) unsafe fn exchange(
     let (runtime, index, source, tag, sink) =
         unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
     // What is wrong with the receive is said before anything is sent.
-    let from = runtime.target(index, false, source, 0)?.peer;
-    if runtime.peers.get(from as usize)?.lost {
+    let from = runtime.point.target(index, false, source, 0)?.peer;
+    if runtime.point.peers.get(from as usize)?.lost {
         return None;
     }
     // SAFETY: as above.
@@ -133,7 +135,7 @@ unsafe fn receiver(
         0.. => Tag::Is(tag),
         _ => return None,
     };
-    let comm = runtime.objects.comms.index_of(comm)?;
+    let comm = runtime.point.objects.comms.index_of(comm)?;
     let source = u32::try_from(source).ok()?;
     // SAFETY: the caller's promise.
     let sink = unsafe { Sink::new(buffer.cast(), length) };

@@ -24,10 +24,10 @@ impl Object {
     fn attributes(self, guard: &mut Guard) -> Option<&mut Attributes> {
         match self.owner {
             Owner::Comm => {
-                let index = guard.objects.comms.index_of(self.handle)?;
-                Some(&mut guard.objects.comms[index].attributes)
+                let index = guard.point.objects.comms.index_of(self.handle)?;
+                Some(&mut guard.point.objects.comms[index].attributes)
             }
-            Owner::Datatype => guard.objects.types.attributes(self.handle),
+            Owner::Datatype => guard.point.objects.types.attributes(self.handle),
             Owner::Window => None,
         }
     }
@@ -43,7 +43,7 @@ impl Object {
 
 /// Calls the delete function of an attribute.
 fn say_goodbye(guard: &mut Guard, object: Object, keyval: i32, value: usize) -> Outcome {
-    let Ok(key) = guard.objects.keyvals.find(object.owner, keyval) else {
+    let Ok(key) = guard.point.objects.keyvals.find(object.owner, keyval) else {
         return Ok(());
     };
     if key.delete.function == 0 {
@@ -64,7 +64,7 @@ fn say_goodbye(guard: &mut Guard, object: Object, keyval: i32, value: usize) -> 
 
 /// Sets an attribute; one that is there goes first.
 pub(super) fn put(guard: &mut Guard, object: Object, keyval: i32, value: usize) -> Outcome {
-    guard.objects.keyvals.find(object.owner, keyval)?;
+    guard.point.objects.keyvals.find(object.owner, keyval)?;
     if let Some(old) = get(guard, object, keyval)? {
         say_goodbye(guard, object, keyval, old)?;
     }
@@ -75,7 +75,7 @@ pub(super) fn put(guard: &mut Guard, object: Object, keyval: i32, value: usize) 
 
 /// Takes an attribute out; without it nothing happens.
 pub(super) fn remove(guard: &mut Guard, object: Object, keyval: i32) -> Outcome {
-    guard.objects.keyvals.find(object.owner, keyval)?;
+    guard.point.objects.keyvals.find(object.owner, keyval)?;
     let Some(value) = get(guard, object, keyval)? else {
         return Ok(());
     };
@@ -87,7 +87,7 @@ pub(super) fn remove(guard: &mut Guard, object: Object, keyval: i32) -> Outcome 
 
 /// The value of an attribute.
 pub(super) fn get(guard: &mut Guard, object: Object, keyval: i32) -> Outcome<Option<usize>> {
-    guard.objects.keyvals.find(object.owner, keyval)?;
+    guard.point.objects.keyvals.find(object.owner, keyval)?;
     let attributes = object.attributes(guard).ok_or_else(|| object.missing())?;
     Ok(attributes.get(keyval))
 }
@@ -100,7 +100,7 @@ fn edit(
     // The object is there still: only a program that frees it in its own function sees this error.
     let attributes = object.attributes(guard).ok_or_else(|| object.missing())?;
     let mut own = std::mem::take(attributes);
-    change(&mut guard.objects.keyvals, &mut own);
+    change(&mut guard.point.objects.keyvals, &mut own);
     if let Some(attributes) = object.attributes(guard) {
         *attributes = own;
     }
@@ -112,7 +112,7 @@ pub(super) fn copy_all(guard: &mut Guard, object: Object) -> Outcome<Attributes>
     let attributes = object.attributes(guard).ok_or_else(|| object.missing())?;
     let mut copies = Attributes::default();
     for one in attributes.list().to_vec() {
-        let Ok(key) = guard.objects.keyvals.find(object.owner, one.keyval) else {
+        let Ok(key) = guard.point.objects.keyvals.find(object.owner, one.keyval) else {
             continue;
         };
         let copied = match key.copy.function {
@@ -125,7 +125,11 @@ pub(super) fn copy_all(guard: &mut Guard, object: Object) -> Outcome<Attributes>
             }),
         };
         match copied {
-            Ok(Some(value)) => guard.objects.keyvals.put(&mut copies, one.keyval, value),
+            Ok(Some(value)) => guard
+                .point
+                .objects
+                .keyvals
+                .put(&mut copies, one.keyval, value),
             Ok(None) => (),
             Err(code) => {
                 forget(guard, &mut copies);
@@ -139,7 +143,7 @@ pub(super) fn copy_all(guard: &mut Guard, object: Object) -> Outcome<Attributes>
 /// Lets the copies go of an object that does not come to be.
 fn forget(guard: &mut Guard, copies: &mut Attributes) {
     while let Some(last) = copies.last() {
-        guard.objects.keyvals.take(copies, last.keyval);
+        guard.point.objects.keyvals.take(copies, last.keyval);
     }
 }
 
@@ -174,6 +178,7 @@ pub(super) unsafe fn create(
         }
         let keyval =
             guard
+                .point
                 .objects
                 .keyvals
                 .create(owner, copy, delete, extra.expose_provenance())?;
@@ -192,7 +197,8 @@ pub(super) unsafe fn free(function: &str, owner: Owner, place: *mut c_int) -> c_
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         // SAFETY: the caller's promise.
-        guard.objects.keyvals.free(owner, unsafe { place.read() })?;
+        let key = unsafe { place.read() };
+        guard.point.objects.keyvals.free(owner, key)?;
         // SAFETY: as above.
         unsafe { write(place, MPI_KEYVAL_INVALID) }
     })
@@ -221,7 +227,7 @@ fn predefined(guard: &Guard, keyval: i32) -> Option<Option<usize>> {
             &LAST_CODE
         }
         MPI_UNIVERSE_SIZE => {
-            let size = guard.objects.comms[crate::objects::comms::WORLD]
+            let size = guard.point.objects.comms[crate::objects::comms::WORLD]
                 .group
                 .size();
             UNIVERSE.store(size.cast_signed(), Ordering::Relaxed);
@@ -253,7 +259,7 @@ unsafe fn comm_get(
         let value = match predefined(guard, keyval) {
             // Of the environment a session's communicators say no more than that (MPI 5.0, 9.1.2).
             Some(Some(_))
-                if keyval != MPI_TAG_UB && guard.objects.comms[index].session.is_some() =>
+                if keyval != MPI_TAG_UB && guard.point.objects.comms[index].session.is_some() =>
             {
                 None
             }

@@ -6,8 +6,8 @@
 
 use super::op::Reduction;
 use super::values::{aliased, are_distinct, bytes, extent, is_in_place, sink};
-use crate::collective::direct::blocks::shape as shape_of;
 use crate::collective::exec::{Buffers, Combine, Prepared};
+use crate::collective::shape::shape as shape_of;
 use crate::collective::shared;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// This process's rank, and the size, of a communicator.
 pub(super) fn shape(guard: &Guard, comm: u32) -> (u32, usize) {
-    let comm = &guard.objects.comms[comm];
+    let comm = &guard.point.objects.comms[comm];
     (comm.rank, comm.group.size() as usize)
 }
 

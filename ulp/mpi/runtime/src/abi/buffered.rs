@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ferriband_mpi_ibsend(
         // SAFETY: the program's arguments.
         unsafe {
             send(guard, comm, (buf, count, datatype), dest, tag)?;
-            put(request, guard.over)
+            put(request, guard.point.requests.over)
         }
     })
 }
@@ -74,7 +74,7 @@ pub(super) unsafe fn attach(
     size: i64,
 ) -> Outcome {
     if buffer.addr() == MPI_BUFFER_AUTOMATIC {
-        return guard.attach(owner, None);
+        return guard.point.attach(owner, None);
     }
     let size =
         usize::try_from(size).map_err(|_| MpiError::with(MPI_ERR_ARG, format!("{size} bytes")))?;
@@ -83,7 +83,7 @@ pub(super) unsafe fn attach(
     }
     // SAFETY: the caller's promise.
     let room = unsafe { Sink::new(buffer.cast(), size) };
-    guard.attach(owner, Some(room))
+    guard.point.attach(owner, Some(room))
 }
 
 /// Gives it back.
@@ -115,7 +115,7 @@ pub(super) fn iflush(guard: &mut Guard, owner: Owner, request: *mut i32) -> Outc
     }
     let index = guard.start_flush(owner)?;
     // SAFETY: the program's pointer.
-    unsafe { put(request, guard.requests.handle(index)) }
+    unsafe { put(request, guard.point.requests.slab.handle(index)) }
 }
 
 #[unsafe(no_mangle)]

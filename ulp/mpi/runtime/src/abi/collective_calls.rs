@@ -69,7 +69,7 @@ pub(super) fn begin(
         let prepared = prepare(guard, comm)?;
         let index = guard.start_collective(comm, prepared, true)?;
         // SAFETY: the program's pointer.
-        unsafe { put(request, guard.requests.handle(index)) }
+        unsafe { put(request, guard.point.requests.slab.handle(index)) }
     })
 }
 
@@ -88,7 +88,7 @@ pub(super) fn make(
         let tag = guard.comm_states[comm].next_persistent();
         let index = guard.add_persistent(comm, Bound::Collective { tag, prepared })?;
         // SAFETY: the program's pointer.
-        unsafe { put(request, guard.requests.handle(index)) }
+        unsafe { put(request, guard.point.requests.slab.handle(index)) }
     })
 }
 

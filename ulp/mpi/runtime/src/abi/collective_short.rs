@@ -57,9 +57,10 @@ impl Plain {
         if !guard.is_direct(comm, how, 0) {
             return Ok(None);
         }
-        let (Some(kind), Operation::Own(op)) =
-            (named(datatype), guard.objects.operations.operation(op)?)
-        else {
+        let (Some(kind), Operation::Own(op)) = (
+            named(datatype),
+            guard.point.objects.operations.operation(op)?,
+        ) else {
             return Ok(None);
         };
         let unit = kind.extent();
@@ -136,7 +137,7 @@ pub(super) unsafe fn reduce(
         return Ok(false);
     };
     let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
-    let is_root = guard.objects.comms[comm].rank == root;
+    let is_root = guard.point.objects.comms[comm].rank == root;
     // SAFETY: the program's buffer, which means something at the root only.
     let recv = is_root.then(|| unsafe { sink(guard, recvbuf, count, datatype) });
     let recv = recv.transpose()?;
@@ -172,7 +173,7 @@ pub(super) unsafe fn alltoall(
     if !guard.is_direct(comm, Kind::Alltoall, each) {
         return Ok(false);
     }
-    let size = i64::from(guard.objects.comms[comm].group.size());
+    let size = i64::from(guard.point.objects.comms[comm].group.size());
     // SAFETY: the program's buffer.
     let recv = unsafe { sink(guard, recvbuf, recvcount.saturating_mul(size), recvtype) }?;
     let in_place = is_in_place(sendbuf);

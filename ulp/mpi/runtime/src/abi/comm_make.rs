@@ -24,7 +24,9 @@ fn check_place(place: *mut i32) -> Outcome {
 
 /// Gives the program a communicator, or MPI_COMM_NULL.
 unsafe fn give(guard: &Guard, made: Option<u32>, place: *mut i32) -> Outcome {
-    let handle = made.map_or(MPI_COMM_NULL, |index| guard.objects.comms.handle(index));
+    let handle = made.map_or(MPI_COMM_NULL, |index| {
+        guard.point.objects.comms.handle(index)
+    });
     // SAFETY: the program's pointer.
     unsafe { put(place, handle) }
 }
@@ -91,7 +93,7 @@ unsafe fn begin_dup(
         let attributes = copy_all(guard, object(comm))?;
         let (made, begun) = create::begin_dup(guard, index, attributes, hints, true)?;
         // SAFETY: the program's pointer.
-        unsafe { put(request, guard.requests.handle(begun)) }?;
+        unsafe { put(request, guard.point.requests.slab.handle(begun)) }?;
         Ok(Some(made))
     };
     // SAFETY: as above.
@@ -126,7 +128,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_create(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, index| {
-        let group = guard.objects.groups.group(group)?;
+        let group = guard.point.objects.groups.group(group)?;
         create::create(guard, index, &group)
     };
     // SAFETY: the program's pointer.
@@ -141,10 +143,10 @@ pub unsafe extern "C" fn ferriband_mpi_comm_create_group(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, index| {
-        if guard.objects.comms[index].remote.is_some() {
+        if guard.point.objects.comms[index].remote.is_some() {
             return Err(two_sides());
         }
-        let group = guard.objects.groups.group(group)?;
+        let group = guard.point.objects.groups.group(group)?;
         create::create_group(guard, index, &group, send_tag(tag)?)
     };
     // SAFETY: the program's pointer.
@@ -179,10 +181,9 @@ const SHARED_MEMORY: &str = "mpi_shared_memory";
 /// The ranks of a host share its memory, and none of them is bound to a part of it: what is smaller than the host is not known. Unguided, ranks of
 /// several hosts go by hosts; those of one stay together, and that is no part.
 fn color_of(guard: &Guard, comm: u32, kind: c_int, hints: &Info) -> Outcome<i32> {
-    let whole = guard
-        .host
-        .as_ref()
-        .map_or(0, |host| host.host_of(guard.rank).cast_signed() & i32::MAX);
+    let whole = guard.host.as_ref().map_or(0, |host| {
+        host.host_of(guard.point.rank).cast_signed() & i32::MAX
+    });
     let resource = hints.get("mpi_hw_resource_type")?;
     match kind {
         MPI_COMM_TYPE_SHARED => Ok(whole),
@@ -195,7 +196,7 @@ fn color_of(guard: &Guard, comm: u32, kind: c_int, hints: &Info) -> Outcome<i32>
         MPI_COMM_TYPE_RESOURCE_GUIDED => Ok(match (resource, hints.get("mpi_pset_name")?) {
             (Some(SHARED_MEMORY), _) => whole,
             (None, Some("mpi://WORLD")) => 0,
-            (None, Some("mpi://SELF")) => guard.rank.cast_signed(),
+            (None, Some("mpi://SELF")) => guard.point.rank.cast_signed(),
             _ => MPI_UNDEFINED,
         }),
         _ => Err(MpiError::with(MPI_ERR_ARG, format!("split type {kind}"))),
@@ -207,7 +208,7 @@ fn spans_hosts(guard: &Guard, comm: u32) -> bool {
     let Some(host) = &guard.host else {
         return false;
     };
-    let mut hosts = guard.objects.comms[comm]
+    let mut hosts = guard.point.objects.comms[comm]
         .group
         .ranks()
         .map(|rank| host.host_of(rank));
@@ -252,13 +253,14 @@ pub unsafe extern "C" fn ferriband_mpi_intercomm_create(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, index: u32| {
-        if guard.objects.comms[index].remote.is_some() {
+        if guard.point.objects.comms[index].remote.is_some() {
             return Err(two_sides());
         }
         let leader = rank_of(guard, index, local_leader, MPI_ERR_RANK)?;
         // The others' peer communicator means nothing.
-        let peer = if guard.objects.comms[index].rank == leader {
+        let peer = if guard.point.objects.comms[index].rank == leader {
             let peer = guard
+                .point
                 .objects
                 .comms
                 .index_of(peer)
@@ -281,7 +283,7 @@ pub unsafe extern "C" fn ferriband_mpi_intercomm_merge(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, index: u32| {
-        if guard.objects.comms[index].remote.is_none() {
+        if guard.point.objects.comms[index].remote.is_none() {
             return Err(MpiError::with(MPI_ERR_COMM, "it has one side only"));
         }
         create::merge(guard, index, high != 0).map(Some)
@@ -315,11 +317,11 @@ unsafe fn make_from_groups(
             return Err(MpiError::with(MPI_ERR_ARG, "the string tag is too long"));
         }
         let hints = process().hints(info)?;
-        let session = guard.objects.groups.session_of(group);
+        let session = guard.point.objects.groups.session_of(group);
         let made = body(&mut guard, &name)?;
         if let Some(index) = made {
             process().retain(errhandler, None)?;
-            let comm = &mut guard.objects.comms[index];
+            let comm = &mut guard.point.objects.comms[index];
             let inherited = std::mem::replace(&mut comm.errhandler, errhandler);
             (comm.info, comm.session) = (hints, session);
             process().release(inherited);
@@ -347,7 +349,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_create_from_group(
     newcomm: *mut i32,
 ) -> c_int {
     let body = |guard: &mut Guard, name: &str| {
-        let group = guard.objects.groups.group(group)?;
+        let group = guard.point.objects.groups.group(group)?;
         if group.size() == 0 {
             return Ok(None);
         }
@@ -371,8 +373,8 @@ pub unsafe extern "C" fn ferriband_mpi_intercomm_create_from_groups(
 ) -> c_int {
     let body = |guard: &mut Guard, name: &str| {
         let (own, theirs) = (
-            guard.objects.groups.group(local_group)?,
-            guard.objects.groups.group(remote_group)?,
+            guard.point.objects.groups.group(local_group)?,
+            guard.point.objects.groups.group(remote_group)?,
         );
         if own.size() == 0 {
             return Ok(None);

@@ -19,7 +19,7 @@ use std::ffi::{c_char, c_int};
 pub unsafe extern "C" fn ferriband_mpi_comm_rank(comm: i32, rank: *mut c_int) -> c_int {
     on_comm("MPI_Comm_rank", comm, |guard, index| {
         // SAFETY: the program's pointer.
-        unsafe { put(rank, guard.objects.comms[index].rank.cast_signed()) }
+        unsafe { put(rank, guard.point.objects.comms[index].rank.cast_signed()) }
     })
 }
 
@@ -27,14 +27,19 @@ pub unsafe extern "C" fn ferriband_mpi_comm_rank(comm: i32, rank: *mut c_int) ->
 pub unsafe extern "C" fn ferriband_mpi_comm_size(comm: i32, size: *mut c_int) -> c_int {
     on_comm("MPI_Comm_size", comm, |guard, index| {
         // SAFETY: the program's pointer.
-        unsafe { put(size, guard.objects.comms[index].group.size().cast_signed()) }
+        unsafe {
+            put(
+                size,
+                guard.point.objects.comms[index].group.size().cast_signed(),
+            )
+        }
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_comm_test_inter(comm: i32, flag: *mut c_int) -> c_int {
     on_comm("MPI_Comm_test_inter", comm, |guard, index| {
-        let is_inter = guard.objects.comms[index].remote.is_some();
+        let is_inter = guard.point.objects.comms[index].remote.is_some();
         // SAFETY: the program's pointer.
         unsafe { put(flag, c_int::from(is_inter)) }
     })
@@ -43,7 +48,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_test_inter(comm: i32, flag: *mut c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_comm_remote_size(comm: i32, size: *mut c_int) -> c_int {
     on_comm("MPI_Comm_remote_size", comm, |guard, index| {
-        let count = remote(&guard.objects.comms[index])?.size();
+        let count = remote(&guard.point.objects.comms[index])?.size();
         // SAFETY: the program's pointer.
         unsafe { put(size, count.cast_signed()) }
     })
@@ -53,8 +58,8 @@ pub unsafe extern "C" fn ferriband_mpi_comm_remote_size(comm: i32, size: *mut c_
 pub unsafe extern "C" fn ferriband_mpi_comm_group(comm: i32, group: *mut i32) -> c_int {
     on_comm("MPI_Comm_group", comm, |guard, index| {
         let (own, session) = (
-            guard.objects.comms[index].group.clone(),
-            guard.objects.comms[index].session,
+            guard.point.objects.comms[index].group.clone(),
+            guard.point.objects.comms[index].session,
         );
         // SAFETY: the program's pointer.
         unsafe { give_group(guard, own, session, group) }
@@ -64,8 +69,8 @@ pub unsafe extern "C" fn ferriband_mpi_comm_group(comm: i32, group: *mut i32) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_comm_remote_group(comm: i32, group: *mut i32) -> c_int {
     on_comm("MPI_Comm_remote_group", comm, |guard, index| {
-        let theirs = remote(&guard.objects.comms[index])?.clone();
-        let session = guard.objects.comms[index].session;
+        let theirs = remote(&guard.point.objects.comms[index])?.clone();
+        let session = guard.point.objects.comms[index].session;
         // SAFETY: the program's pointer.
         unsafe { give_group(guard, theirs, session, group) }
     })
@@ -102,6 +107,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_compare(
 ) -> c_int {
     on_comm("MPI_Comm_compare", comm1, |guard, first| {
         let second = guard
+            .point
             .objects
             .comms
             .index_of(comm2)
@@ -109,7 +115,10 @@ pub unsafe extern "C" fn ferriband_mpi_comm_compare(
         let relation = if first == second {
             MPI_IDENT
         } else {
-            compare(&guard.objects.comms[first], &guard.objects.comms[second])
+            compare(
+                &guard.point.objects.comms[first],
+                &guard.point.objects.comms[second],
+            )
         };
         // SAFETY: the program's pointer.
         unsafe { put(result, relation) }
@@ -130,7 +139,7 @@ unsafe fn end(
         unsafe { comm.read() }
     };
     on_comm(function, handle, |guard, index| {
-        if guard.objects.comms[index].predefined {
+        if guard.point.objects.comms[index].predefined {
             return Err(MpiError::with(
                 MPI_ERR_COMM,
                 "a predefined communicator is not freed",
@@ -161,7 +170,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_free(comm: *mut i32) -> c_int {
 pub unsafe extern "C" fn ferriband_mpi_comm_disconnect(comm: *mut i32) -> c_int {
     let settle = |guard: &mut Guard, index: u32| {
         wait_for(guard, |guard| {
-            let mut requests = guard.requests.iter();
+            let mut requests = guard.point.requests.slab.iter();
             !requests.any(|(_, request)| request.comm == index && !request.done)
         })
     };
@@ -185,7 +194,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_get_name(
         // SAFETY: the standard promises room for MPI_MAX_OBJECT_NAME characters.
         unsafe {
             put_string(
-                &guard.objects.comms[index].name,
+                &guard.point.objects.comms[index].name,
                 name,
                 MPI_MAX_OBJECT_NAME,
                 length,
@@ -198,7 +207,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_get_name(
 pub unsafe extern "C" fn ferriband_mpi_comm_set_name(comm: i32, name: *const c_char) -> c_int {
     on_comm("MPI_Comm_set_name", comm, |guard, index| {
         // SAFETY: the program's string.
-        guard.objects.comms[index].name = unsafe { text(name) }?.into_owned();
+        guard.point.objects.comms[index].name = unsafe { text(name) }?.into_owned();
         Ok(())
     })
 }
@@ -209,7 +218,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_set_info(comm: i32, info: i32) -> c_
     on_comm("MPI_Comm_set_info", comm, |guard, index| {
         let hints = process().hints(info)?;
         for (key, value) in hints.pairs() {
-            guard.objects.comms[index].info.set(key, value)?;
+            guard.point.objects.comms[index].info.set(key, value)?;
         }
         Ok(())
     })
@@ -218,7 +227,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_set_info(comm: i32, info: i32) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_comm_get_info(comm: i32, info: *mut i32) -> c_int {
     on_comm("MPI_Comm_get_info", comm, |guard, index| {
-        let hints = guard.objects.comms[index].info.clone();
+        let hints = guard.point.objects.comms[index].info.clone();
         // SAFETY: the program's pointer.
         unsafe { give_info(hints, info) }
     })

@@ -88,7 +88,7 @@ pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
             remove_all(guard, object).map_err(|error| (SELF, error))?;
         }
         init::finish(guard).map_err(|error| (SELF, error))?;
-        if guard.objects.sessions.is_empty() {
+        if guard.point.objects.sessions.is_empty() {
             retire();
         }
         set_phase(Phase::After);
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn ferriband_mpi_is_thread_main(flag: *mut c_int) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_abort(_comm: i32, code: c_int) -> c_int {
     let guard = enter();
-    let rank = guard.as_ref().map_or(0, |guard| guard.rank);
+    let rank = guard.as_ref().map_or(0, |guard| guard.point.rank);
     complain!("ferriband: rank {rank}: MPI_Abort with code {code}");
     abort(guard.as_ref(), code)
 }
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn ferriband_mpi_unsupported(
     }
     on_any(&name, |guard| {
         let index = if object == 1 {
-            guard.objects.comms.index_of(handle)
+            guard.point.objects.comms.index_of(handle)
         } else {
             Some(SELF)
         };

@@ -24,7 +24,7 @@ fn copy(source: &Source) -> Buffer {
 /// Nothing is received for a call that cannot send.
 fn living(guard: &Guard, to: Option<Target>) -> Outcome<Option<Target>> {
     match to {
-        Some(to) if guard.peers[to.peer as usize].lost => Err(dead(to.peer)),
+        Some(to) if guard.point.peers[to.peer as usize].lost => Err(dead(to.peer)),
         to => Ok(to),
     }
 }
@@ -130,10 +130,10 @@ fn both(
     let Some(receive) = begin(guard, comm, sink, source, recvtag)? else {
         // The send's own request would not say that the receive was from nobody.
         let whole = nobody(guard, comm)?;
-        if let Some(index) = guard.requests.index_of(whole)
+        if let Some(index) = guard.point.requests.slab.index_of(whole)
             && let Started::Pending(send) = start(guard, to, out)?
         {
-            let entry = &mut guard.requests[index];
+            let entry = &mut guard.point.requests[index];
             entry.work = Work::Several(1);
             entry.done = false;
             entry.memory = copy;
@@ -143,18 +143,18 @@ fn both(
     };
     let mut whole = Request::special(Work::Several(2), comm);
     whole.memory = copy;
-    let whole = guard.add_request(whole)?;
+    let whole = guard.point.requests.add(whole)?;
     // The receive may be over already, and is a part of nothing until the send has begun.
     let started = start(guard, to, out).inspect_err(|_| {
         guard.let_go(receive);
-        guard.requests.remove(whole);
+        guard.point.requests.slab.remove(whole);
     })?;
-    let handle = guard.requests.handle(whole);
+    let handle = guard.point.requests.slab.handle(whole);
     guard.adopt(whole, receive);
     match started {
         Started::Pending(send) => guard.adopt(whole, send),
         Started::Done => {
-            if let Work::Several(left) = &mut guard.requests[whole].work {
+            if let Work::Several(left) = &mut guard.point.requests[whole].work {
                 *left -= 1;
                 if *left == 0 {
                     guard.finish(whole);

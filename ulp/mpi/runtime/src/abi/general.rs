@@ -57,15 +57,15 @@ pub unsafe extern "C" fn ferriband_mpi_grequest_start(
         };
         let mut entry = Request::special(Work::General, SELF);
         entry.extra = Some(Box::new(Extra::General(general)));
-        let index = guard.add_request(entry)?;
+        let index = guard.point.requests.add(entry)?;
         // SAFETY: the program's pointer.
-        unsafe { put(request, guard.requests.handle(index)) }
+        unsafe { put(request, guard.point.requests.slab.handle(index)) }
     })
 }
 
 /// The program's functions of a generalized request.
 pub(super) fn general(guard: &Guard, index: u32) -> Option<General> {
-    match guard.requests[index].extra.as_deref() {
+    match guard.point.requests[index].extra.as_deref() {
         Some(Extra::General(general)) => Some(*general),
         _ => None,
     }
@@ -100,12 +100,14 @@ pub unsafe extern "C" fn ferriband_mpi_grequest_complete(request: i32) -> c_int 
         let at_self = |error| (SELF, error);
         // One that the program has freed can still be completed.
         let index = guard
+            .point
             .requests
+            .slab
             .index_of(request)
             .ok_or_else(|| at_self(MpiError::new(MPI_ERR_REQUEST)))?;
         let found = general(guard, index)
             .ok_or_else(|| at_self(MpiError::with(MPI_ERR_REQUEST, "it is not generalized")))?;
-        let is_freed = guard.requests[index].freed;
+        let is_freed = guard.point.requests[index].freed;
         guard.finish(index);
         if is_freed {
             free(guard, &found);
@@ -120,9 +122,9 @@ pub unsafe extern "C" fn ferriband_mpi_cancel(request: *mut i32) -> c_int {
         // SAFETY: the program's pointer.
         let handle = unsafe { single(request) }?;
         let index = resolve_any(guard, handle)?;
-        let comm = guard.requests[index].comm;
+        let comm = guard.point.requests[index].comm;
         if let Some(general) = general(guard, index) {
-            let done = c_int::from(guard.requests[index].done);
+            let done = c_int::from(guard.point.requests[index].done);
             // SAFETY: the program's function, with what it asked to be given.
             let code = guard.outside(|| unsafe {
                 (general.cancel.thunk)(general.cancel.user, general.state, done)

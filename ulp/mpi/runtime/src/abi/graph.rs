@@ -29,7 +29,7 @@ unsafe fn drawn(
         let index = numbers(index, nodes, MPI_ERR_ARG)?;
         let count = index.last().copied().unwrap_or(0);
         let edges = numbers(edges, count, MPI_ERR_ARG)?;
-        Graph::new(index, edges, guard.objects.comms[comm].group.size())
+        Graph::new(index, edges, guard.point.objects.comms[comm].group.size())
     }
 }
 
@@ -60,8 +60,8 @@ pub unsafe extern "C" fn ferriband_mpi_graph_create(
 fn distribute(guard: &mut Guard, comm: u32, graph: Distributed, info: i32) -> Outcome<Option<u32>> {
     let hints = process().hints(info)?;
     let made = create::dup(guard, comm, Attributes::default(), Info::default())?;
-    guard.objects.comms[made].info = hints;
-    guard.objects.comms[made].topology = Some(Arc::new(Topology::Distributed(graph)));
+    guard.point.objects.comms[made].info = hints;
+    guard.point.objects.comms[made].topology = Some(Arc::new(Topology::Distributed(graph)));
     Ok(Some(made))
 }
 
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn ferriband_mpi_dist_graph_create_adjacent(
                 weighted: source_weights.addr() != MPI_UNWEIGHTED,
             }
         };
-        let size = guard.objects.comms[index].group.size();
+        let size = guard.point.objects.comms[index].group.size();
         check_ranks(&graph.sources, size)?;
         check_ranks(&graph.destinations, size)?;
         distribute(guard, index, graph, info)
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn ferriband_mpi_dist_graph_create(
                 weights(edge_weights, edges)?,
             )
         };
-        let size = guard.objects.comms[index].group.size();
+        let size = guard.point.objects.comms[index].group.size();
         check_ranks(&sources, size)?;
         check_ranks(&destinations, size)?;
         let from = sources.iter().zip(&degrees).flat_map(|(source, degree)| {
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn ferriband_mpi_dist_graph_create(
             weighted,
             ..Distributed::default()
         };
-        let own = word(guard.objects.comms[index].rank.cast_signed());
+        let own = word(guard.point.objects.comms[index].rank.cast_signed());
         let number = |word: u64| (word as u32).cast_signed();
         for edge in all.chunks_exact(3) {
             if edge[0] == own {

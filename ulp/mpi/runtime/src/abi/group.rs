@@ -21,7 +21,7 @@ pub(super) unsafe fn give(
     if place.is_null() {
         return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
     }
-    let handle = guard.objects.groups.add(group, session)?;
+    let handle = guard.point.objects.groups.add(group, session)?;
     // SAFETY: the caller's promise.
     unsafe { put(place, handle) }
 }
@@ -40,7 +40,7 @@ unsafe fn numbers(list: *const c_int, count: c_int) -> Outcome<Vec<c_int>> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_group_size(group: i32, size: *mut c_int) -> c_int {
     on_self("MPI_Group_size", |guard| {
-        let group = guard.objects.groups.group(group)?;
+        let group = guard.point.objects.groups.group(group)?;
         // SAFETY: the program's pointer.
         unsafe { put(size, group.size().cast_signed()) }
     })
@@ -49,7 +49,12 @@ pub unsafe extern "C" fn ferriband_mpi_group_size(group: i32, size: *mut c_int) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_group_rank(group: i32, rank: *mut c_int) -> c_int {
     on_self("MPI_Group_rank", |guard| {
-        let own = guard.objects.groups.group(group)?.rank_of(guard.rank);
+        let own = guard
+            .point
+            .objects
+            .groups
+            .group(group)?
+            .rank_of(guard.point.rank);
         // SAFETY: the program's pointer.
         unsafe { put(rank, own.map_or(MPI_UNDEFINED, u32::cast_signed)) }
     })
@@ -63,8 +68,8 @@ pub unsafe extern "C" fn ferriband_mpi_group_free(group: *mut i32) -> c_int {
         }
         // SAFETY: the program's pointer.
         let handle = unsafe { group.read() };
-        guard.objects.groups.group(handle)?;
-        guard.objects.groups.drop(handle);
+        guard.point.objects.groups.group(handle)?;
+        guard.point.objects.groups.drop(handle);
         // SAFETY: as above.
         unsafe { put(group, MPI_GROUP_NULL) }
     })
@@ -78,10 +83,11 @@ pub unsafe extern "C" fn ferriband_mpi_group_compare(
 ) -> c_int {
     on_self("MPI_Group_compare", |guard| {
         let relation = guard
+            .point
             .objects
             .groups
             .group(one)?
-            .compare(&guard.objects.groups.group(other)?);
+            .compare(&guard.point.objects.groups.group(other)?);
         // SAFETY: the program's pointer.
         unsafe { put(result, relation) }
     })
@@ -97,8 +103,8 @@ pub unsafe extern "C" fn ferriband_mpi_group_translate_ranks(
 ) -> c_int {
     on_self("MPI_Group_translate_ranks", |guard| {
         let (one, other) = (
-            guard.objects.groups.group(one)?,
-            guard.objects.groups.group(other)?,
+            guard.point.objects.groups.group(one)?,
+            guard.point.objects.groups.group(other)?,
         );
         // SAFETY: the program's arrays.
         let ranks = unsafe { numbers(ranks, count) }?;
@@ -125,8 +131,8 @@ unsafe fn choose(
 ) -> c_int {
     on_self(function, |guard| {
         let (group, session) = (
-            guard.objects.groups.group(group)?,
-            guard.objects.groups.session_of(group),
+            guard.point.objects.groups.group(group)?,
+            guard.point.objects.groups.session_of(group),
         );
         // Before what the ranks say: they may be wrong, too.
         if place.is_null() {
@@ -238,14 +244,15 @@ unsafe fn combine(
 ) -> c_int {
     on_self(function, |guard| {
         let group = combine(
-            &guard.objects.groups.group(one)?,
-            &guard.objects.groups.group(other)?,
+            &guard.point.objects.groups.group(one)?,
+            &guard.point.objects.groups.group(other)?,
         );
         let session = guard
+            .point
             .objects
             .groups
             .session_of(one)
-            .or_else(|| guard.objects.groups.session_of(other));
+            .or_else(|| guard.point.objects.groups.session_of(other));
         // SAFETY: the program's pointer.
         unsafe { give(guard, group, session, place) }
     })

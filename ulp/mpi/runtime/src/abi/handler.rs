@@ -51,8 +51,8 @@ pub unsafe extern "C" fn ferriband_mpi_comm_set_errhandler(comm: i32, errhandler
     on_comm("MPI_Comm_set_errhandler", comm, |guard, index| {
         let mut process = process();
         process.retain(errhandler, Some(Scope::Comm))?;
-        process.release(guard.objects.comms[index].errhandler);
-        guard.objects.comms[index].errhandler = errhandler;
+        process.release(guard.point.objects.comms[index].errhandler);
+        guard.point.objects.comms[index].errhandler = errhandler;
         guard.note_fatal();
         Ok(())
     })
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_get_errhandler(
     errhandler: *mut i32,
 ) -> c_int {
     on_comm("MPI_Comm_get_errhandler", comm, |guard, index| {
-        let handle = guard.objects.comms[index].errhandler;
+        let handle = guard.point.objects.comms[index].errhandler;
         // SAFETY: the program's pointer.
         unsafe { put(errhandler, handle) }?;
         // The program frees what it gets.

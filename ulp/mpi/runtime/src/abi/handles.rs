@@ -27,7 +27,7 @@ pub(super) fn resolve(guard: &Guard, handle: i32) -> Raised<Option<u32>> {
     }
     let index = resolve_any(guard, handle)?;
     let is_idle = matches!(
-        guard.requests[index].work,
+        guard.point.requests[index].work,
         Work::Persistent { active: false }
     );
     Ok((!is_idle).then_some(index))
@@ -36,14 +36,14 @@ pub(super) fn resolve(guard: &Guard, handle: i32) -> Raised<Option<u32>> {
 /// The request that a handle names, active or not.
 #[inline]
 pub(super) fn resolve_any(guard: &Guard, handle: i32) -> Raised<u32> {
-    let found = guard.requests.index_of(handle);
+    let found = guard.point.requests.slab.index_of(handle);
     found
-        .filter(|index| !guard.requests[*index].freed)
+        .filter(|index| !guard.point.requests[*index].freed)
         .ok_or_else(|| at_self(MpiError::new(MPI_ERR_REQUEST)))
 }
 
 pub(super) fn is_done(guard: &Guard, index: Option<u32>) -> bool {
-    index.is_none_or(|index| guard.requests[index].done)
+    index.is_none_or(|index| guard.point.requests[index].done)
 }
 
 /// The handle that a pointer names.
@@ -81,10 +81,10 @@ pub(super) unsafe fn all(guard: &Guard, count: c_int, requests: Array) -> Raised
 /// before it if that came out first (HPC Challenge's random access).
 pub(super) fn any_done(guard: &Guard, indices: &[Option<u32>]) -> (Option<usize>, bool) {
     let age = |index: u32| {
-        let request = &guard.requests[index];
+        let request = &guard.point.requests[index];
         request
             .done
-            .then(|| guard.ended.wrapping_sub(request.ended))
+            .then(|| guard.point.requests.waits.ended.wrapping_sub(request.ended))
     };
     let mut first: Option<(usize, u32)> = None;
     for (place, index) in indices.iter().enumerate() {

@@ -16,12 +16,12 @@ use std::sync::Arc;
 /// Whether a communicator has two sides.
 #[inline]
 pub(super) fn has_sides(guard: &Guard, comm: u32) -> bool {
-    guard.objects.comms[comm].remote.is_some()
+    guard.point.objects.comms[comm].remote.is_some()
 }
 
 /// Ranks of the other side.
 fn others(guard: &Guard, comm: u32) -> usize {
-    guard.objects.comms[comm].peers() as usize
+    guard.point.objects.comms[comm].peers() as usize
 }
 
 fn root_of(guard: &Guard, comm: u32, root: c_int) -> Outcome<InterRoot> {
@@ -33,7 +33,7 @@ fn root_of(guard: &Guard, comm: u32, root: c_int) -> Outcome<InterRoot> {
 }
 
 fn schedule(guard: &Guard, comm: u32, what: &InterCollective<'_>) -> Outcome<Arc<Schedule>> {
-    let entry = &guard.objects.comms[comm];
+    let entry = &guard.point.objects.comms[comm];
     let me = Place::new(entry.rank, entry.group.size());
     build_inter(what, me, entry.peers())
         .map(Arc::new)
@@ -102,7 +102,7 @@ pub(super) unsafe fn gather(
         InterRoot::Other(_) => {
             // SAFETY: the program's buffer.
             let own = unsafe { source(guard, sendbuf, sendcount, sendtype) }?;
-            let own_side = guard.objects.comms[comm].group.size() as usize;
+            let own_side = guard.point.objects.comms[comm].group.size() as usize;
             (vec![own.len() as u64; own_side], Vec::new(), vec![own])
         }
     };
@@ -132,7 +132,7 @@ pub(super) unsafe fn scatter(
         InterRoot::Other(_) => {
             // SAFETY: the program's buffer.
             let own = unsafe { sink(guard, recvbuf, recvcount, recvtype) }?;
-            let own_side = guard.objects.comms[comm].group.size() as usize;
+            let own_side = guard.point.objects.comms[comm].group.size() as usize;
             (vec![own.len() as u64; own_side], Vec::new(), vec![own])
         }
     };
@@ -292,7 +292,7 @@ pub(super) unsafe fn reduce_scatter(
     elements: Elements,
     counts: impl Fn(usize) -> i64,
 ) -> Outcome<Prepared> {
-    let entry = &guard.objects.comms[comm];
+    let entry = &guard.point.objects.comms[comm];
     let (rank, size) = (entry.rank as usize, entry.group.size() as usize);
     let (mut lengths, mut total) = (Vec::with_capacity(size), 0_i64);
     for count in (0..size).map(counts) {

@@ -22,10 +22,10 @@ fn take(
     source: matching::Source,
     tag: matching::Tag,
 ) -> Option<(i32, Status)> {
-    let held = guard.objects.comms[comm].point.take(source, tag)?;
+    let held = guard.point.objects.comms[comm].point.take(source, tag)?;
     let status = status_of(guard, comm, held)?;
-    guard.probed.insert(held, comm);
-    Some((guard.held.handle(held), status))
+    guard.point.unexpected.probed.insert(held, comm);
+    Some((guard.point.unexpected.held.handle(held), status))
 }
 
 /// Gives the program the message.
@@ -120,10 +120,14 @@ unsafe fn named(
         return Ok(None);
     }
     let held = guard
+        .point
+        .unexpected
         .held
         .index_of(handle)
         .ok_or_else(|| bad("no such message"))?;
     let comm = guard
+        .point
+        .unexpected
         .probed
         .get(&held)
         .ok_or_else(|| bad("no such message"))?;
@@ -140,10 +144,10 @@ unsafe fn begin(
     sink: Sink,
     message: *mut i32,
 ) -> Outcome<u32> {
-    let context = guard.objects.comms[comm].context;
+    let context = guard.point.objects.comms[comm].context;
     let request = Request::receive(comm, context, matching::Source::Any, sink);
-    let request = guard.add_request(request)?;
-    guard.probed.remove(&held);
+    let request = guard.point.requests.add(request)?;
+    guard.point.unexpected.probed.remove(&held);
     // SAFETY: the caller's promise.
     unsafe { message.write(MPI_MESSAGE_NULL) };
     let met = guard.deliver_held(held, request);
@@ -197,7 +201,7 @@ pub unsafe extern "C" fn ferriband_mpi_imrecv(
                 let handle = match found {
                     Some(found) => {
                         let index = begin(guard, found, sink, message)?;
-                        guard.requests.handle(index)
+                        guard.point.requests.slab.handle(index)
                     }
                     None => nobody(guard, SELF)?,
                 };

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Who is next to this process.
 fn around(guard: &Guard, comm: u32) -> Outcome<Around> {
-    let entry = &guard.objects.comms[comm];
+    let entry = &guard.point.objects.comms[comm];
     match &entry.topology {
         Some(topology) => Ok(topology.around(entry.rank)),
         None => Err(MpiError::with(MPI_ERR_TOPOLOGY, "it has no topology")),
@@ -31,7 +31,7 @@ fn prepared(
     what: &NeighborCollective<'_>,
     (send, recv): (Vec<Source>, Vec<Sink>),
 ) -> Outcome<Prepared> {
-    let entry = &guard.objects.comms[comm];
+    let entry = &guard.point.objects.comms[comm];
     let neighbors = Neighbors {
         sources: &around.sources,
         destinations: &around.destinations,

@@ -40,7 +40,7 @@ pub unsafe extern "C" fn ferriband_mpi_op_create(
             }),
             commutes: commute != 0,
         };
-        let handle = guard.objects.operations.add(made)?;
+        let handle = guard.point.objects.operations.add(made)?;
         // SAFETY: the program's pointer, which is not null.
         unsafe { put(op, handle) }
     })
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ferriband_mpi_op_free(op: *mut i32) -> c_int {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         // SAFETY: the program's pointer, which is not null.
-        guard.objects.operations.drop(unsafe { op.read() })?;
+        guard.point.objects.operations.drop(unsafe { op.read() })?;
         // SAFETY: as above.
         unsafe { put(op, MPI_OP_NULL) }
     })
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn ferriband_mpi_op_commutative(op: i32, commute: *mut c_i
         unsafe {
             put(
                 commute,
-                c_int::from(guard.objects.operations.operation(op)?.commutes()),
+                c_int::from(guard.point.objects.operations.operation(op)?.commutes()),
             )
         }
     })
@@ -121,9 +121,9 @@ pub(super) struct Reduction {
 impl Reduction {
     /// The operation of a handle, if it is one for such elements.
     pub(super) fn new(guard: &Guard, op: i32, kind: i32) -> Outcome<Self> {
-        let datatype = guard.objects.types.committed(kind)?;
+        let datatype = guard.point.objects.types.committed(kind)?;
         let basic = datatype.basic();
-        let operation = guard.objects.operations.operation(op)?;
+        let operation = guard.point.objects.operations.operation(op)?;
         let commutes = operation.commutes();
         let unit = basic.map_or(datatype.size(), Named::extent);
         let combine = match (operation, basic) {

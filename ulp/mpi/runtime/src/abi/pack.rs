@@ -27,7 +27,7 @@ pub unsafe extern "C" fn ferriband_mpi_pack(
     comm: i32,
 ) -> c_int {
     on_comm("MPI_Pack", comm, |guard, _| {
-        let datatype = guard.objects.types.committed(datatype)?;
+        let datatype = guard.point.objects.types.committed(datatype)?;
         // SAFETY: the program's buffers.
         unsafe {
             let end = ferriband_mpi_data::pack(
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ferriband_mpi_unpack(
     comm: i32,
 ) -> c_int {
     on_comm("MPI_Unpack", comm, |guard, _| {
-        let datatype = guard.objects.types.committed(datatype)?;
+        let datatype = guard.point.objects.types.committed(datatype)?;
         // SAFETY: the program's buffers.
         unsafe {
             let end = ferriband_mpi_data::unpack(
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn ferriband_mpi_pack_size(
     size: *mut i64,
 ) -> c_int {
     on_comm("MPI_Pack_size", comm, |guard, _| {
-        let view = View::new(&guard.objects.types.committed(datatype)?, incount)?;
+        let view = View::new(&guard.point.objects.types.committed(datatype)?, incount)?;
         // SAFETY: the program's pointer.
         unsafe { put(size, view.size()) }
     })
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn ferriband_mpi_pack_external(
         unsafe {
             check(datarep)?;
             let end = external::pack(
-                &guard.objects.types.committed(datatype)?,
+                &guard.point.objects.types.committed(datatype)?,
                 incount,
                 inbuf.expose_provenance(),
                 outbuf.cast(),
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn ferriband_mpi_unpack_external(
         unsafe {
             check(datarep)?;
             let end = external::unpack(
-                &guard.objects.types.committed(datatype)?,
+                &guard.point.objects.types.committed(datatype)?,
                 outcount,
                 outbuf.expose_provenance(),
                 inbuf.cast(),
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn ferriband_mpi_pack_external_size(
             check(datarep)?;
             put(
                 size,
-                external::size(&guard.objects.types.committed(datatype)?, incount)?,
+                external::size(&guard.point.objects.types.committed(datatype)?, incount)?,
             )
         }
     })

@@ -40,7 +40,7 @@ unsafe fn make(
     let side = Partitioned::new(sends, parts, data, peer, tag);
     let index = guard.add_partitioned(comm, side)?;
     // SAFETY: the program's pointer.
-    unsafe { put(request, guard.requests.handle(index)) }
+    unsafe { put(request, guard.point.requests.slab.handle(index)) }
 }
 
 #[unsafe(no_mangle)]
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn ferriband_mpi_precv_init(
 fn ready(function: &str, request: i32, partitions: impl Iterator<Item = c_int>) -> c_int {
     on_any(function, |guard| {
         let index = resolve_any(guard, request)?;
-        let comm = guard.requests[index].comm;
+        let comm = guard.point.requests[index].comm;
         for partition in partitions {
             let partition = usize::try_from(partition).unwrap_or(usize::MAX);
             guard
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn ferriband_mpi_parrived(
             return unsafe { put(flag, 1) }.map_err(at_self);
         }
         let index = resolve_any(guard, request)?;
-        let comm = guard.requests[index].comm;
+        let comm = guard.point.requests[index].comm;
         let raised = |error| (comm, error);
         let partition = usize::try_from(partition).unwrap_or(usize::MAX);
         let mut has_come = guard.partition_arrived(index, partition).map_err(raised)?;

@@ -20,7 +20,7 @@ fn make(guard: &mut Guard, comm: u32, bound: Bound, request: *mut i32) -> Outcom
     }
     let index = guard.add_persistent(comm, bound)?;
     // SAFETY: the program's pointer.
-    unsafe { put(request, guard.requests.handle(index)) }
+    unsafe { put(request, guard.point.requests.slab.handle(index)) }
 }
 
 macro_rules! sends {
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn ferriband_mpi_recv_init(
 /// Begins what the handle names.
 fn start(guard: &mut Guard, handle: i32) -> Result<(), (u32, MpiError)> {
     let index = resolve_any(guard, handle)?;
-    let comm = guard.requests[index].comm;
+    let comm = guard.point.requests[index].comm;
     persistent::start(guard, index).map_err(|error| (comm, error))
 }
 

@@ -9,7 +9,7 @@ use crate::ground::status::{FROM_NOBODY, Status, status};
 use crate::host::Sink;
 use crate::job::state::Guard;
 use crate::loss::lost;
-use crate::p2p::deliver::Content;
+use crate::p2p::unexpected::Content;
 use crate::p2p::{Started, Target};
 use crate::request::Request;
 use crate::wait::{glance, wait_for, wait_request};
@@ -30,9 +30,9 @@ pub(super) fn target_of(
     }
     let target = u32::try_from(dest)
         .ok()
-        .and_then(|rank| guard.target(comm, false, rank, tag));
+        .and_then(|rank| guard.point.target(comm, false, rank, tag));
     if target.is_none() {
-        let size = guard.objects.comms[comm].peers();
+        let size = guard.point.objects.comms[comm].peers();
         return Err(MpiError::with(MPI_ERR_RANK, format!("{dest} of {size}")));
     }
     Ok(target)
@@ -77,7 +77,9 @@ fn over_at_last(guard: &mut Guard, request: u32) -> Outcome {
         return Err(error);
     }
     let class = guard
+        .point
         .requests
+        .slab
         .remove(request)
         .map_or(MPI_ERR_INTERN, |request| request.status.error);
     if class != MPI_SUCCESS {
@@ -89,8 +91,8 @@ fn over_at_last(guard: &mut Guard, request: u32) -> Outcome {
 /// The handle of a send that was begun.
 fn handle_of(guard: &Guard, started: Started) -> i32 {
     match started {
-        Started::Done => guard.over,
-        Started::Pending(request) => guard.requests.handle(request),
+        Started::Done => guard.point.requests.over,
+        Started::Pending(request) => guard.point.requests.slab.handle(request),
     }
 }
 
@@ -178,7 +180,7 @@ macro_rules! sends {
                     && !request.is_null()
                     && let Some(runtime) = at_once::send(buf, count, datatype, dest, tag, comm)
                 {
-                    request.write(runtime.over);
+                    request.write(runtime.point.requests.over);
                     return MPI_SUCCESS;
                 }
                 isend(
@@ -232,7 +234,7 @@ pub(super) fn begin(
     let Some(source) = receive_source(guard, comm, source)? else {
         return Ok(None);
     };
-    let context = guard.objects.comms[comm].context;
+    let context = guard.point.objects.comms[comm].context;
     guard
         .start_receive(comm, context, source, tag, sink)
         .map(Some)
@@ -243,8 +245,8 @@ pub(super) fn nobody(guard: &mut Guard, comm: u32) -> Outcome<i32> {
     let mut nobody = Request::receive(comm, 0, matching::Source::Any, Sink::EMPTY);
     nobody.done = true;
     nobody.status = FROM_NOBODY;
-    let index = guard.add_request(nobody)?;
-    Ok(guard.requests.handle(index))
+    let index = guard.point.requests.add(nobody)?;
+    Ok(guard.point.requests.slab.handle(index))
 }
 
 /// Waits for a receive, and writes its status.
@@ -261,7 +263,9 @@ pub(super) unsafe fn finish(guard: &mut Guard, request: Option<u32>, to: *mut St
                 return Err(error);
             }
             guard
+                .point
                 .requests
+                .slab
                 .remove(request)
                 .map_or(FROM_NOBODY, |request| request.status)
         }
@@ -375,7 +379,7 @@ unsafe fn irecv(
         // SAFETY: the program's arguments.
         let sink = unsafe { sink(guard, buf, count, datatype) }?;
         let handle = match begin(guard, comm, sink, source, tag)? {
-            Some(index) => guard.requests.handle(index),
+            Some(index) => guard.point.requests.slab.handle(index),
             None => nobody(guard, comm)?,
         };
         // SAFETY: the program's pointer.
@@ -390,25 +394,25 @@ pub(super) fn look(
     source: matching::Source,
     tag: matching::Tag,
 ) -> Option<Status> {
-    let held = guard.objects.comms[comm].point.probe(source, tag)?;
+    let held = guard.point.objects.comms[comm].point.probe(source, tag)?;
     status_of(guard, comm, held)
 }
 
 /// What a waiting message of the communicator is.
 pub(super) fn status_of(guard: &Guard, comm: u32, held: u32) -> Option<Status> {
-    let message = guard.held.get(held)?;
+    let message = guard.point.unexpected.held.get(held)?;
     let length = match &message.content {
         Content::Bytes(bytes) => bytes.len() as u64,
         Content::Remote { length, .. } => *length,
-        Content::Own { request } => guard.requests[*request].source.len() as u64,
+        Content::Own { request } => guard.point.requests[*request].source.len() as u64,
     };
-    let rank = guard.objects.comms[comm].rank_of(0, message.from)?;
+    let rank = guard.point.objects.comms[comm].rank_of(0, message.from)?;
     Some(status(rank, message.tag, MPI_SUCCESS, length))
 }
 
 /// Whether no message can come any more that a probe looks for.
 pub(super) fn is_hopeless(guard: &Guard, comm: u32, source: matching::Source) -> bool {
-    guard.losses != 0 && guard.is_hopeless(comm, 0, source)
+    guard.point.losses != 0 && guard.point.is_hopeless(comm, 0, source)
 }
 
 #[unsafe(no_mangle)]

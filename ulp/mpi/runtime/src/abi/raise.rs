@@ -17,7 +17,7 @@ pub fn on_comm(function: &str, comm: i32, body: impl FnOnce(&mut Guard, u32) -> 
     let Some(mut guard) = enter() else {
         return outside(function);
     };
-    let Some(index) = guard.objects.comms.index_of(comm) else {
+    let Some(index) = guard.point.objects.comms.index_of(comm) else {
         return raise(guard, SELF, function, &MpiError::new(MPI_ERR_COMM));
     };
     match body(&mut guard, index) {
@@ -51,7 +51,7 @@ pub fn on_self(function: &str, body: impl FnOnce(&mut Guard) -> Outcome) -> c_in
 /// Hands an error to the handler of the communicator at `index`; what the call returns.
 #[cold]
 pub fn raise(guard: Guard, index: u32, function: &str, error: &MpiError) -> c_int {
-    let Some(comm) = guard.objects.comms.get(index) else {
+    let Some(comm) = guard.point.objects.comms.get(index) else {
         return decide(Some(guard), MPI_ERRORS_ARE_FATAL, "", 0, function, error);
     };
     let (own, name) = (comm.errhandler, comm.name.clone());
@@ -61,7 +61,7 @@ pub fn raise(guard: Guard, index: u32, function: &str, error: &MpiError) -> c_in
     } else {
         own
     };
-    let handle = guard.objects.comms.handle(index);
+    let handle = guard.point.objects.comms.handle(index);
     decide(Some(guard), handler, &name, handle, function, error)
 }
 
@@ -86,7 +86,9 @@ pub fn decide(
         unsafe { own.call.handle(object, error.class) };
         return error.class;
     }
-    let who = guard.as_ref().map(|guard| format!("rank {}: ", guard.rank));
+    let who = guard
+        .as_ref()
+        .map(|guard| format!("rank {}: ", guard.point.rank));
     let on = if name.is_empty() { "" } else { " on " };
     complain!(
         "ferriband: {}{function}{on}{name}: {}",

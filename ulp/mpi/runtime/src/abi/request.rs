@@ -34,7 +34,7 @@ impl Over {
     /// Takes a request that is over out.
     #[inline]
     pub(super) fn take(guard: &mut Guard, index: u32) -> Self {
-        if guard.requests[index].extra.is_some() {
+        if guard.point.requests[index].extra.is_some() {
             return Self::take_special(guard, index);
         }
         let (comm, status, stays) = guard.reap(index);
@@ -145,17 +145,17 @@ pub unsafe extern "C" fn ferriband_mpi_request_free(request: *mut i32) -> c_int 
         let handle = unsafe { single(request) }?;
         let index = resolve_any(guard, handle)?;
         let is_idle = matches!(
-            guard.requests[index].work,
+            guard.point.requests[index].work,
             Work::Persistent { active: false }
         );
-        if is_idle || (guard.requests[index].done && index != guard.nothing) {
+        if is_idle || (guard.point.requests[index].done && index != guard.point.requests.nothing) {
             let functions = general(guard, index);
             guard.conclude(index);
             if let Some(functions) = functions {
                 free(guard, &functions);
             }
-        } else if index != guard.nothing {
-            guard.requests[index].freed = true;
+        } else if index != guard.point.requests.nothing {
+            guard.point.requests[index].freed = true;
         }
         // SAFETY: as above.
         unsafe { request.write(MPI_REQUEST_NULL) };

@@ -18,7 +18,7 @@ fn told(guard: &mut Guard, index: Option<u32>) -> Status {
     };
     match general(guard, index) {
         Some(functions) => query(guard, &functions),
-        None => guard.requests[index].status,
+        None => guard.point.requests[index].status,
     }
 }
 

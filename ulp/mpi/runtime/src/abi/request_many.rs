@@ -77,15 +77,15 @@ unsafe fn reap_plain(
         // SAFETY: the caller's promise, here and below.
         let handle = unsafe { requests.handle(at) };
         let mut found = EMPTY;
-        if handle != runtime.over && handle != MPI_REQUEST_NULL {
-            match runtime.requests.named(handle) {
+        if handle != runtime.point.requests.over && handle != MPI_REQUEST_NULL {
+            match runtime.point.requests.slab.named(handle) {
                 Some((index, request))
                     if request.done
                         && request.is_plain()
                         && request.status.error == MPI_SUCCESS =>
                 {
                     found = request.status;
-                    runtime.put_back(index);
+                    runtime.point.requests.put_back(index);
                 }
                 _ => return at,
             }
@@ -143,10 +143,10 @@ unsafe fn wait_plain(
     for at in (0..count).rev() {
         // SAFETY: the caller's promise, here and below.
         let handle = unsafe { requests.handle(at) };
-        if handle == guard.over || handle == MPI_REQUEST_NULL {
+        if handle == guard.point.requests.over || handle == MPI_REQUEST_NULL {
             continue;
         }
-        let Some((index, request)) = guard.requests.named(handle) else {
+        let Some((index, request)) = guard.point.requests.slab.named(handle) else {
             break;
         };
         if request.done || !request.is_plain() {
@@ -157,16 +157,16 @@ unsafe fn wait_plain(
             break;
         }
         // While nothing comes, those that have come are taken out.
-        guard.awaited = index;
+        guard.point.requests.waits.awaited = index;
         let outcome = wait_for(guard, |guard| {
-            if guard.requests[index].done {
+            if guard.point.requests[index].done {
                 return true;
             }
             // SAFETY: as above; those before `taken` are out.
             taken = unsafe { reap_plain(guard, taken, at, requests, statuses) };
             false
         });
-        guard.awaited = NOBODY;
+        guard.point.requests.waits.awaited = NOBODY;
         outcome.map_err(at_self)?;
         break;
     }
@@ -178,7 +178,7 @@ unsafe fn wait_plain(
         }
         // SAFETY: as above.
         let handle = unsafe { requests.handle(taken) };
-        match guard.requests.named(handle) {
+        match guard.point.requests.slab.named(handle) {
             Some((index, request)) if !request.done && request.is_plain() => {
                 wait_request(guard, index).map_err(at_self)?;
             }
@@ -229,7 +229,7 @@ unsafe fn wait_all(
     let indices = unsafe { all(guard, count - taken as c_int, rest) }?;
     // The last one first: what comes before it is taken in the same rounds.
     for index in indices.iter().rev().flatten() {
-        if !guard.requests[*index].done {
+        if !guard.point.requests[*index].done {
             wait_request(guard, *index).map_err(at_self)?;
         }
     }
@@ -355,7 +355,7 @@ unsafe fn reap_some(
     statuses: *mut Status,
 ) -> Raised {
     let over: Vec<usize> = (0..indices.len())
-        .filter(|place| indices[*place].is_some_and(|index| guard.requests[index].done))
+        .filter(|place| indices[*place].is_some_and(|index| guard.point.requests[index].done))
         .collect();
     let count = if indices.iter().all(Option::is_none) {
         MPI_UNDEFINED

@@ -93,6 +93,7 @@ unsafe fn make(info: i32, errhandler: i32, session: *mut i32, begun_ns: u64) -> 
     let mut own = Info::default();
     own.set("thread_level", provided.unwrap_or(&LEVELS[0]).0)?;
     let index = guard
+        .point
         .objects
         .sessions
         .insert(Session {
@@ -101,7 +102,7 @@ unsafe fn make(info: i32, errhandler: i32, session: *mut i32, begun_ns: u64) -> 
         })
         .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many sessions"))?;
     // SAFETY: the program's pointer.
-    unsafe { put(session, guard.objects.sessions.handle(index)) }
+    unsafe { put(session, guard.point.objects.sessions.handle(index)) }
 }
 
 #[unsafe(no_mangle)]
@@ -116,10 +117,10 @@ pub unsafe extern "C" fn ferriband_mpi_session_finalize(session: *mut i32) -> c_
     on_session("MPI_Session_finalize", handle, |guard, index| {
         // Its messages are waited for; the buffer is the program's again.
         buffered::detach(guard, Owner::Session(handle))?;
-        if let Some(ended) = guard.objects.sessions.remove(index) {
+        if let Some(ended) = guard.point.objects.sessions.remove(index) {
             process().release(ended.errhandler);
         }
-        if guard.objects.sessions.is_empty() && phase() != Phase::Alive {
+        if guard.point.objects.sessions.is_empty() && phase() != Phase::Alive {
             init::leave(guard)?;
             retire();
         }
@@ -138,10 +139,10 @@ pub(super) fn on_session(
     let Some(mut guard) = enter() else {
         return outside(function);
     };
-    let Some(index) = guard.objects.sessions.index_of(handle) else {
+    let Some(index) = guard.point.objects.sessions.index_of(handle) else {
         return raise(guard, SELF, function, &MpiError::new(MPI_ERR_SESSION));
     };
-    let errhandler = guard.objects.sessions[index].errhandler;
+    let errhandler = guard.point.objects.sessions[index].errhandler;
     match body(&mut guard, index) {
         Ok(()) => MPI_SUCCESS,
         Err(error) => decide(
@@ -158,7 +159,7 @@ pub(super) fn on_session(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_session_get_info(session: i32, info: *mut i32) -> c_int {
     on_session("MPI_Session_get_info", session, |guard, index| {
-        let own = guard.objects.sessions[index].info.clone();
+        let own = guard.point.objects.sessions[index].info.clone();
         // SAFETY: the program's pointer.
         unsafe { give_info(own, info) }
     })
@@ -207,9 +208,9 @@ pub unsafe extern "C" fn ferriband_mpi_session_get_nth_pset(
 /// The processes of a set.
 fn members(guard: &Guard, name: &str) -> Outcome<Group> {
     if name.eq_ignore_ascii_case(SETS[0]) {
-        Ok(guard.objects.comms[WORLD].group.clone())
+        Ok(guard.point.objects.comms[WORLD].group.clone())
     } else if name.eq_ignore_ascii_case(SETS[1]) {
-        Ok(Group::of(vec![guard.rank]))
+        Ok(Group::of(vec![guard.point.rank]))
     } else {
         Err(MpiError::with(
             MPI_ERR_ARG,
@@ -258,8 +259,8 @@ pub unsafe extern "C" fn ferriband_mpi_session_set_errhandler(
     on_session("MPI_Session_set_errhandler", session, |guard, index| {
         let mut process = process();
         process.retain(errhandler, Some(Scope::Session))?;
-        process.release(guard.objects.sessions[index].errhandler);
-        guard.objects.sessions[index].errhandler = errhandler;
+        process.release(guard.point.objects.sessions[index].errhandler);
+        guard.point.objects.sessions[index].errhandler = errhandler;
         Ok(())
     })
 }
@@ -270,7 +271,7 @@ pub unsafe extern "C" fn ferriband_mpi_session_get_errhandler(
     errhandler: *mut i32,
 ) -> c_int {
     on_session("MPI_Session_get_errhandler", session, |guard, index| {
-        let handle = guard.objects.sessions[index].errhandler;
+        let handle = guard.point.objects.sessions[index].errhandler;
         // SAFETY: the program's pointer.
         unsafe { put(errhandler, handle) }?;
         // The program frees what it gets.

@@ -45,7 +45,7 @@ pub(super) fn no_topology(kind: &str) -> MpiError {
 }
 
 pub(super) fn topology(guard: &Guard, comm: u32) -> Option<Arc<Topology>> {
-    guard.objects.comms[comm].topology.clone()
+    guard.point.objects.comms[comm].topology.clone()
 }
 
 fn cart(guard: &Guard, comm: u32) -> Outcome<Cart> {
@@ -62,11 +62,11 @@ pub(super) fn first(
     count: u32,
     topology: Topology,
 ) -> Outcome<Option<u32>> {
-    let rank = guard.objects.comms[comm].rank;
+    let rank = guard.point.objects.comms[comm].rank;
     let color = if rank < count { 0 } else { MPI_UNDEFINED };
     let made = create::split(guard, comm, color, rank.cast_signed())?;
     if let Some(made) = made {
-        guard.objects.comms[made].topology = Some(Arc::new(topology));
+        guard.point.objects.comms[made].topology = Some(Arc::new(topology));
     }
     Ok(made)
 }
@@ -82,12 +82,12 @@ pub(super) unsafe fn make(
         if place.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
-        if guard.objects.comms[index].remote.is_some() {
+        if guard.point.objects.comms[index].remote.is_some() {
             return Err(MpiError::with(MPI_ERR_COMM, "it is an inter-communicator"));
         }
         let made = body(guard, index);
         let handle = match made {
-            Ok(Some(made)) => guard.objects.comms.handle(made),
+            Ok(Some(made)) => guard.point.objects.comms.handle(made),
             _ => MPI_COMM_NULL,
         };
         // SAFETY: the program's pointer. Where nothing was made it says so, too.
@@ -112,7 +112,7 @@ unsafe fn described(
         )
     };
     let periods = periods.into_iter().map(|period| period != 0).collect();
-    Cart::new(dims, periods, guard.objects.comms[comm].group.size())
+    Cart::new(dims, periods, guard.point.objects.comms[comm].group.size())
 }
 
 /// Ranks keep their order: one host has no places that are nearer than others.
@@ -145,11 +145,11 @@ pub unsafe extern "C" fn ferriband_mpi_cart_sub(
         // SAFETY: the program's array.
         let keep = unsafe { longs(keep, cart.dims.len()) }?;
         let keep: Vec<bool> = keep.into_iter().map(|keep| keep != 0).collect();
-        let rank = guard.objects.comms[index].rank;
+        let rank = guard.point.objects.comms[index].rank;
         let (slice, number) = cart.slice(rank, &keep);
         let made = create::split(guard, index, number, rank.cast_signed())?;
         if let Some(made) = made {
-            guard.objects.comms[made].topology = Some(Arc::new(Topology::Cart(slice)));
+            guard.point.objects.comms[made].topology = Some(Arc::new(Topology::Cart(slice)));
         }
         Ok(made)
     };
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn ferriband_mpi_cart_get(
     on_comm("MPI_Cart_get", comm, |guard, index| {
         let cart = cart(guard, index)?;
         let round: Vec<c_int> = cart.periods.iter().map(|one| c_int::from(*one)).collect();
-        let here = cart.coordinates(guard.objects.comms[index].rank);
+        let here = cart.coordinates(guard.point.objects.comms[index].rank);
         // SAFETY: the program's arrays.
         unsafe {
             show(&cart.dims, dims, room)?;
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn ferriband_mpi_cart_shift(
             .ok()
             .filter(|dimension| *dimension < cart.dims.len())
             .ok_or_else(|| MpiError::with(MPI_ERR_DIMS, format!("dimension {direction}")))?;
-        let (from, to) = cart.shift(guard.objects.comms[index].rank, dimension, by);
+        let (from, to) = cart.shift(guard.point.objects.comms[index].rank, dimension, by);
         let shown = |rank: Option<u32>| rank.map_or(MPI_PROC_NULL, u32::cast_signed);
         // SAFETY: the program's pointers.
         unsafe {
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn ferriband_mpi_cart_shift(
 
 /// Where a process would be: ranks keep their order.
 pub(super) unsafe fn placed(guard: &Guard, comm: u32, count: u32, place: *mut c_int) -> Outcome {
-    let rank = guard.objects.comms[comm].rank;
+    let rank = guard.point.objects.comms[comm].rank;
     let there = if rank < count {
         rank.cast_signed()
     } else {

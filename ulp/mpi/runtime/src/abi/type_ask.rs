@@ -15,7 +15,7 @@ use std::ffi::{c_char, c_int, c_void};
 pub unsafe extern "C" fn ferriband_mpi_type_size(datatype: i32, size: *mut i64) -> c_int {
     on_self("MPI_Type_size", |guard| {
         // SAFETY: the program's pointer.
-        unsafe { put(size, guard.objects.types.datatype(datatype)?.size()) }
+        unsafe { put(size, guard.point.objects.types.datatype(datatype)?.size()) }
     })
 }
 
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_size(datatype: i32, size: *mut i64) 
 pub unsafe extern "C" fn ferriband_mpi_type_size_x(datatype: i32, size: *mut i64) -> c_int {
     on_self("MPI_Type_size_x", |guard| {
         // SAFETY: the program's pointer.
-        unsafe { put(size, guard.objects.types.datatype(datatype)?.size()) }
+        unsafe { put(size, guard.point.objects.types.datatype(datatype)?.size()) }
     })
 }
 
@@ -35,7 +35,7 @@ fn pair(
     of: impl FnOnce(&Datatype) -> (i64, i64),
 ) -> c_int {
     on_self(function, |guard| {
-        let (first, second) = of(&guard.objects.types.datatype(datatype)?);
+        let (first, second) = of(&guard.point.objects.types.datatype(datatype)?);
         // SAFETY: the program's pointers.
         unsafe {
             put(to, first)?;
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_get_name(
         // SAFETY: the program's memory, of the standard's size.
         unsafe {
             put_string(
-                guard.objects.types.name(datatype)?,
+                guard.point.objects.types.name(datatype)?,
                 type_name,
                 MPI_MAX_OBJECT_NAME,
                 resultlen,
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_set_name(
     on_self("MPI_Type_set_name", |guard| {
         // SAFETY: the program's string.
         let name = unsafe { text(type_name) }?.into_owned();
-        guard.objects.types.set_name(datatype, name)
+        guard.point.objects.types.set_name(datatype, name)
     })
 }
 
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_get_envelope(
     combiner: *mut c_int,
 ) -> c_int {
     on_self("MPI_Type_get_envelope", |guard| {
-        let datatype = guard.objects.types.datatype(datatype)?;
+        let datatype = guard.point.objects.types.datatype(datatype)?;
         let contents = datatype.contents();
         let [integers, addresses, counts, types] = lengths(contents);
         if counts > 0 {
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_get_envelope_c(
     combiner: *mut c_int,
 ) -> c_int {
     on_self("MPI_Type_get_envelope_c", |guard| {
-        let datatype = guard.objects.types.datatype(datatype)?;
+        let datatype = guard.point.objects.types.datatype(datatype)?;
         let contents = datatype.contents();
         let [integers, addresses, counts, types] = lengths(contents).map(|length| length as i64);
         // SAFETY: the program's pointers.
@@ -209,7 +209,7 @@ struct Room {
 /// # Safety
 /// The program's arrays have the room that it says.
 unsafe fn contents(guard: &mut Guard, datatype: i32, room: &Room) -> Outcome {
-    let datatype = guard.objects.types.datatype(datatype)?;
+    let datatype = guard.point.objects.types.datatype(datatype)?;
     if datatype.as_named().is_some() {
         return Err(MpiError::with(
             MPI_ERR_TYPE,
@@ -235,7 +235,7 @@ unsafe fn contents(guard: &mut Guard, datatype: i32, room: &Room) -> Outcome {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         for (index, old) in contents.types.iter().enumerate() {
-            let handle = guard.objects.types.handle_for(old)?;
+            let handle = guard.point.objects.types.handle_for(old)?;
             room.types.set_handle(index, handle);
         }
     }
@@ -268,6 +268,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_get_contents(
 ) -> c_int {
     on_self("MPI_Type_get_contents", |guard| {
         if !guard
+            .point
             .objects
             .types
             .datatype(datatype)?
@@ -359,7 +360,12 @@ pub unsafe extern "C" fn ferriband_mpi_get_count(
         let bytes = unsafe { bytes(status) }?;
         let found = match size(datatype) {
             Some(size) => (bytes % size as i64 == 0).then(|| bytes / size as i64),
-            None => guard.objects.types.datatype(datatype)?.count_of(bytes),
+            None => guard
+                .point
+                .objects
+                .types
+                .datatype(datatype)?
+                .count_of(bytes),
         };
         // SAFETY: as above.
         unsafe { put(count, or_undefined(found)) }
@@ -372,6 +378,7 @@ unsafe fn elements(function: &str, status: *const Status, datatype: i32, count: 
         // SAFETY: the program's pointers.
         unsafe {
             let found = guard
+                .point
                 .objects
                 .types
                 .datatype(datatype)?
@@ -404,7 +411,12 @@ pub unsafe extern "C" fn ferriband_mpi_get_elements_x(
 /// Makes a status tell of so many basic elements.
 unsafe fn set_elements(function: &str, status: *mut Status, datatype: i32, count: i64) -> c_int {
     on_self(function, |guard| {
-        let bytes = guard.objects.types.datatype(datatype)?.bytes_of(count);
+        let bytes = guard
+            .point
+            .objects
+            .types
+            .datatype(datatype)?
+            .bytes_of(count);
         let bytes =
             bytes.ok_or_else(|| MpiError::with(MPI_ERR_COUNT, format!("{count} elements")))?;
         if status.is_null() {

@@ -12,7 +12,7 @@ fn make(function: &str, wanted: F90, newtype: *mut i32) -> c_int {
         if newtype.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
-        let handle = guard.objects.types.f90(wanted)?;
+        let handle = guard.point.objects.types.f90(wanted)?;
         // SAFETY: the program's pointer, which is not null.
         unsafe { put(newtype, handle) }
     })

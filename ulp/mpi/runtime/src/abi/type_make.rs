@@ -25,7 +25,7 @@ fn make(
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
         let made = body(guard)?;
-        let handle = guard.objects.types.add(made, false)?;
+        let handle = guard.point.objects.types.add(made, false)?;
         // SAFETY: the program's pointer, which is not null.
         unsafe { put(newtype, handle) }
     })
@@ -55,7 +55,7 @@ macro_rules! both {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $symbol($($name: $kind,)* $old: i32, newtype: *mut i32) -> c_int {
             make($function, newtype, |guard| {
-                let ($form, $type) = ($value, guard.objects.types.datatype($old)?);
+                let ($form, $type) = ($value, guard.point.objects.types.datatype($old)?);
                 $body
             })
         }
@@ -101,7 +101,7 @@ unsafe fn resized(
     newtype: *mut i32,
 ) -> c_int {
     make(function, newtype, |guard| {
-        let old = guard.objects.types.datatype(oldtype)?;
+        let old = guard.point.objects.types.datatype(oldtype)?;
         Ok(Datatype::resized(form, lb, extent, &old)?)
     })
 }
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_indexed(
                 list(&array_of_displacements, length)?,
             )
         };
-        let old = guard.objects.types.datatype(oldtype)?;
+        let old = guard.point.objects.types.datatype(oldtype)?;
         Ok(Datatype::indexed(
             form(&array_of_blocklengths),
             &blocks,
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_hindexed(
                 longs(array_of_displacements, length)?,
             )
         };
-        let old = guard.objects.types.datatype(oldtype)?;
+        let old = guard.point.objects.types.datatype(oldtype)?;
         Ok(Datatype::hindexed(
             form(&array_of_blocklengths),
             &blocks,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_indexed_block(
         let length = length(count, MPI_ERR_COUNT)?;
         // SAFETY: the program's array.
         let places = unsafe { list(&array_of_displacements, length) }?;
-        let old = guard.objects.types.datatype(oldtype)?;
+        let old = guard.point.objects.types.datatype(oldtype)?;
         Ok(Datatype::indexed_block(
             form(&array_of_displacements),
             blocklength,
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_struct(
             .map(|index| {
                 // SAFETY: the program's array.
                 let handle = unsafe { array_of_types.handle(index) };
-                guard.objects.types.datatype(handle)
+                guard.point.objects.types.datatype(handle)
             })
             .collect::<Outcome<_>>()?;
         Ok(Datatype::structure(
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_subarray(
         };
         let (order, old) = (
             Order::from_value(order)?,
-            guard.objects.types.datatype(oldtype)?,
+            guard.point.objects.types.datatype(oldtype)?,
         );
         let form = form(&array_of_sizes);
         Ok(Datatype::subarray(
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_darray(
             .collect::<Result<_, _>>()?;
         let (order, old) = (
             Order::from_value(order)?,
-            guard.objects.types.datatype(oldtype)?,
+            guard.point.objects.types.datatype(oldtype)?,
         );
         let form = form(&array_of_gsizes);
         Ok(Datatype::darray(
@@ -335,11 +335,11 @@ pub unsafe extern "C" fn ferriband_mpi_type_dup(oldtype: i32, newtype: *mut i32)
         if newtype.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
-        let made = Datatype::dup(&guard.objects.types.datatype(oldtype)?)?;
-        let committed = guard.objects.types.committed(oldtype).is_ok();
+        let made = Datatype::dup(&guard.point.objects.types.datatype(oldtype)?)?;
+        let committed = guard.point.objects.types.committed(oldtype).is_ok();
         let attributes = copy_all(guard, of_type(oldtype))?;
-        let handle = guard.objects.types.add(made, committed)?;
-        if let Some(own) = guard.objects.types.attributes(handle) {
+        let handle = guard.point.objects.types.add(made, committed)?;
+        if let Some(own) = guard.point.objects.types.attributes(handle) {
             *own = attributes;
         }
         // SAFETY: the program's pointer, which is not null.
@@ -362,8 +362,8 @@ pub unsafe extern "C" fn ferriband_mpi_type_commit(datatype: *mut i32) -> c_int 
         // SAFETY: the program's pointer.
         let handle = unsafe { at(datatype) }?;
         if named(handle).is_none() {
-            let index = guard.objects.types.derived(handle)?.0;
-            guard.objects.types.commit(index);
+            let index = guard.point.objects.types.derived(handle)?.0;
+            guard.point.objects.types.commit(index);
         }
         Ok(())
     })
@@ -375,10 +375,10 @@ pub unsafe extern "C" fn ferriband_mpi_type_free(datatype: *mut i32) -> c_int {
     on_self("MPI_Type_free", |guard| {
         // SAFETY: the program's pointer.
         let handle = unsafe { at(datatype) }?;
-        guard.objects.types.may_drop(handle)?;
+        guard.point.objects.types.may_drop(handle)?;
         remove_all(guard, of_type(handle))?;
         let is_handed_out = guard.hands_out(handle);
-        guard.objects.types.drop(handle, is_handed_out)?;
+        guard.point.objects.types.drop(handle, is_handed_out)?;
         // SAFETY: as above.
         unsafe { put(datatype, MPI_DATATYPE_NULL) }
     })
@@ -404,8 +404,8 @@ pub unsafe extern "C" fn ferriband_mpi_type_get_value_index(
     pair_type: *mut i32,
 ) -> c_int {
     on_self("MPI_Type_get_value_index", |guard| {
-        guard.objects.types.datatype(value_type)?;
-        guard.objects.types.datatype(index_type)?;
+        guard.point.objects.types.datatype(value_type)?;
+        guard.point.objects.types.datatype(index_type)?;
         let pair = match (named(value_type), named(index_type)) {
             (Some(value), Some(index)) => value_index(value, index),
             _ => None,

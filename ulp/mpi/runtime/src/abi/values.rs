@@ -38,7 +38,7 @@ pub fn bytes(guard: &Guard, count: i64, kind: i32) -> Outcome<usize> {
     match datatype::size(kind) {
         Some(size) => product(count, size),
         None => {
-            let size = guard.objects.types.committed(kind)?.size();
+            let size = guard.point.objects.types.committed(kind)?.size();
             product(count, usize::try_from(size).unwrap_or(0))
         }
     }
@@ -48,7 +48,7 @@ pub fn bytes(guard: &Guard, count: i64, kind: i32) -> Outcome<usize> {
 pub fn extent(guard: &Guard, kind: i32) -> Outcome<i64> {
     match datatype::size(kind) {
         Some(size) => Ok(size as i64),
-        None => Ok(guard.objects.types.committed(kind)?.extent()),
+        None => Ok(guard.point.objects.types.committed(kind)?.extent()),
     }
 }
 
@@ -113,7 +113,7 @@ const FIRST_PAGE: usize = 4096;
 /// Where elements of a type lie that may have gaps. The call keeps the layout.
 #[inline(never)]
 fn derived(guard: &mut Guard, buffer: *mut c_void, count: i64, kind: i32) -> Outcome<Place> {
-    let datatype = guard.objects.types.committed(kind)?;
+    let datatype = guard.point.objects.types.committed(kind)?;
     elements(count)?;
     let view = View::new(&datatype, count)?;
     let run = view.contiguous();
@@ -210,7 +210,7 @@ pub fn receive_source(
 /// A rank of the communicator.
 #[inline(always)]
 pub fn rank_of(runtime: &Runtime, comm: u32, rank: c_int, class: i32) -> Outcome<u32> {
-    let size = runtime.objects.comms[comm].peers();
+    let size = runtime.point.objects.comms[comm].peers();
     u32::try_from(rank)
         .ok()
         .filter(|rank| *rank < size)

@@ -152,7 +152,7 @@ impl Runtime {
         whole: bool,
     ) -> Outcome<Arc<Schedule>> {
         let crowded = self.is_crowded(comm);
-        let entry = &self.objects.comms[comm];
+        let entry = &self.point.objects.comms[comm];
         let me = Place {
             segment: (SEGMENT / unit.max(1)).max(1) as u64,
             whole,

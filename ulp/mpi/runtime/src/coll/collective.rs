@@ -34,7 +34,7 @@ impl Call {
     /// The next collective of the communicator at `comm`.
     pub fn begin(guard: &mut Guard, comm: u32) -> Self {
         let tag = guard.comm_states[comm].next_collective();
-        let entry = &guard.objects.comms[comm];
+        let entry = &guard.point.objects.comms[comm];
         Self {
             comm,
             context: entry.context | COLLECTIVE,
@@ -47,7 +47,7 @@ impl Call {
 
     /// Messages between two ranks, with a tag.
     pub fn between_two(guard: &Guard, comm: u32, tag: i32) -> Self {
-        let entry = &guard.objects.comms[comm];
+        let entry = &guard.point.objects.comms[comm];
         Self {
             comm,
             context: entry.context,
@@ -67,6 +67,7 @@ impl Call {
     fn begin_send(&mut self, guard: &mut Guard, rank: u32, source: Source) -> Outcome {
         self.check(guard)?;
         let to = guard
+            .point
             .target(self.comm, self.context & COLLECTIVE != 0, rank, self.tag)
             .ok_or_else(|| MpiError::new(crate::constants::MPI_ERR_RANK))?;
         if let Started::Pending(request) = guard.start_send(to, source, false)? {
@@ -120,7 +121,7 @@ impl Call {
                 self.abandon(guard);
                 return Err(error);
             }
-            if let Some(over) = guard.requests.remove(request)
+            if let Some(over) = guard.point.requests.slab.remove(request)
                 && class == MPI_SUCCESS
             {
                 class = over.status.error;
@@ -139,7 +140,10 @@ pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome {
     if shared::barrier(guard, comm)? {
         return Ok(());
     }
-    let pairs = guard.objects.comms[comm].group.size().is_power_of_two();
+    let pairs = guard.point.objects.comms[comm]
+        .group
+        .size()
+        .is_power_of_two();
     barrier_by_hand(guard, comm, pairs)
 }
 
@@ -149,7 +153,7 @@ pub fn barrier_as_chosen(guard: &mut Guard, comm: u32) -> Outcome<bool> {
         return Ok(true);
     }
     let crowded = guard.is_crowded(comm);
-    let entry = &guard.objects.comms[comm];
+    let entry = &guard.point.objects.comms[comm];
     let place = Place::new(entry.rank, entry.group.size());
     let table = guard.table();
     let pairs = match table.choose(&Collective::Barrier, place, 0, crowded) {
@@ -202,7 +206,7 @@ pub fn run(guard: &mut Guard, comm: u32, prepared: exec::Prepared) -> Outcome {
     }
     let request = guard.start_collective(comm, prepared, false)?;
     wait_request(guard, request).inspect_err(|_| guard.let_go(request))?;
-    match guard.requests.remove(request) {
+    match guard.point.requests.slab.remove(request) {
         Some(over) if over.status.error != MPI_SUCCESS => Err(MpiError::new(over.status.error)),
         _ => Ok(()),
     }

@@ -43,7 +43,7 @@ fn unpacked(buffer: &Buffer) -> Vec<u64> {
 
 /// A rank of the world from a list that another process has sent.
 fn world_ranks(guard: &Runtime, words: &[u64]) -> Outcome<Vec<u32>> {
-    let world = guard.objects.comms[WORLD].group.size();
+    let world = guard.point.objects.comms[WORLD].group.size();
     let rank = |word: &u64| u32::try_from(*word).ok().filter(|rank| *rank < world);
     words
         .iter()
@@ -53,7 +53,7 @@ fn world_ranks(guard: &Runtime, words: &[u64]) -> Outcome<Vec<u32>> {
 
 /// As many words from each rank of this process's side.
 pub fn gather(guard: &mut Guard, comm: u32, mine: &[u64]) -> Outcome<Vec<Vec<u64>>> {
-    let lengths = vec![mine.len() as u64; guard.objects.comms[comm].group.size() as usize];
+    let lengths = vec![mine.len() as u64; guard.point.objects.comms[comm].group.size() as usize];
     gather_each(guard, comm, mine, &lengths)
 }
 
@@ -105,7 +105,7 @@ pub fn spread(guard: &mut Guard, comm: u32, root: u32, words: Vec<u64>) -> Outco
     let mut length = packed(&[words.len() as u64]);
     let sink = length.sink();
     collective::bcast(guard, comm, root, sink.source(), sink)?;
-    let mut list = if guard.objects.comms[comm].rank == root {
+    let mut list = if guard.point.objects.comms[comm].rank == root {
         packed(&words)
     } else {
         Buffer::new(unpacked(&length)[0] as usize * 8)
@@ -153,13 +153,13 @@ fn is_low(comm: &Comm) -> bool {
 /// A communicator with what it has from its parent.
 fn child(guard: &Runtime, parent: u32, context: u64, group: Group, rank: u32) -> Comm {
     let mut comm = Comm::new(context, group, rank);
-    comm.errhandler = guard.objects.comms[parent].errhandler;
-    comm.session = guard.objects.comms[parent].session;
-    comm.broken = guard.losses != 0
+    comm.errhandler = guard.point.objects.comms[parent].errhandler;
+    comm.session = guard.point.objects.comms[parent].session;
+    comm.broken = guard.point.losses != 0
         && comm
             .group
             .ranks()
-            .any(|rank| guard.peers[rank as usize].lost);
+            .any(|rank| guard.point.peers[rank as usize].lost);
     // It is there as long as the parent has it.
     let _ = process().retain(comm.errhandler, None);
     comm
@@ -167,7 +167,7 @@ fn child(guard: &Runtime, parent: u32, context: u64, group: Group, rank: u32) ->
 
 /// Keeps a communicator of this process and others, if it belongs to it.
 fn add(guard: &mut Runtime, parent: u32, context: u64, group: Group) -> Outcome<Option<u32>> {
-    let Some(rank) = group.rank_of(guard.rank) else {
+    let Some(rank) = group.rank_of(guard.point.rank) else {
         return Ok(None);
     };
     let comm = child(guard, parent, context, group, rank);
@@ -183,7 +183,7 @@ fn add_inter(
     theirs: Group,
 ) -> Outcome<u32> {
     let rank = own
-        .rank_of(guard.rank)
+        .rank_of(guard.point.rank)
         .ok_or_else(|| MpiError::new(MPI_ERR_INTERN))?;
     let remote = Remote::new(&own, theirs);
     let mut comm = child(guard, parent, context, own, rank);
@@ -199,13 +199,13 @@ pub fn begin_dup(
     info: Info,
     is_aside: bool,
 ) -> Outcome<(u32, u32)> {
-    let old = &runtime.objects.comms[parent];
+    let old = &runtime.point.objects.comms[parent];
     let (leads, low) = (old.rank == 0 && is_low(old), is_low(old));
     let (group, rank) = (old.group.clone(), old.rank);
     let others = old.remote.as_ref().map(|remote| remote.group.clone());
     let mut memory = Buffer::new(8);
     if leads {
-        memory = packed(&[runtime.objects.comms.new_context()]);
+        memory = packed(&[runtime.point.objects.comms.new_context()]);
     }
     let schedule = match &others {
         None => runtime.schedule(
@@ -227,7 +227,7 @@ pub fn begin_dup(
     let mut fresh = child(runtime, parent, NAMELESS, group, rank);
     fresh.remote = others.map(|others| Box::new(Remote::new(&fresh.group, others)));
     (fresh.attributes, fresh.info) = (attributes, info);
-    fresh.topology = runtime.objects.comms[parent].topology.clone();
+    fresh.topology = runtime.point.objects.comms[parent].topology.clone();
     let index = runtime.add_nameless(fresh)?;
     let buffers = Buffers::new(1, Vec::new(), vec![memory.sink()]);
     let prepared = Prepared {
@@ -237,7 +237,7 @@ pub fn begin_dup(
         combine: None,
         after: Some(Box::new(move |runtime, error| {
             if error == MPI_SUCCESS {
-                runtime.name_comm(index, unpacked(&memory)[0])?;
+                runtime.point.name_comm(index, unpacked(&memory)[0])?;
             }
             Ok(())
         })),
@@ -250,7 +250,7 @@ pub fn begin_dup(
 pub fn dup(guard: &mut Guard, parent: u32, attributes: Attributes, info: Info) -> Outcome<u32> {
     let (index, request) = begin_dup(guard, parent, attributes, info, false)?;
     crate::wait::wait_request(guard, request).inspect_err(|_| guard.let_go(request))?;
-    match guard.requests.remove(request) {
+    match guard.point.requests.slab.remove(request) {
         Some(over) if over.status.error != MPI_SUCCESS => Err(MpiError::new(over.status.error)),
         _ => Ok(index),
     }
@@ -283,9 +283,9 @@ fn side_of(guard: &Runtime, table: &[u64], group: &Group, color: u64) -> Outcome
 /// MPI_Comm_split. None for MPI_UNDEFINED, and where nobody of the other side has the color.
 pub fn split(guard: &mut Guard, comm: u32, color: i32, key: i32) -> Outcome<Option<u32>> {
     let word = |number: i32| u64::from(number.cast_unsigned());
-    let context = guard.objects.comms.new_context();
+    let context = guard.point.objects.comms.new_context();
     let table = gather(guard, comm, &[word(color), word(key), context])?.concat();
-    let entry = &guard.objects.comms[comm];
+    let entry = &guard.point.objects.comms[comm];
     let (group, low) = (entry.group.clone(), is_low(entry));
     let Some(other) = entry.remote.as_ref().map(|remote| remote.group.clone()) else {
         if color == MPI_UNDEFINED {
@@ -310,10 +310,10 @@ pub fn split(guard: &mut Guard, comm: u32, color: i32, key: i32) -> Outcome<Opti
 
 /// MPI_Comm_create: several groups that have no rank in common may be made at once.
 pub fn create(guard: &mut Guard, comm: u32, group: &Group) -> Outcome<Option<u32>> {
-    let entry = &guard.objects.comms[comm];
+    let entry = &guard.point.objects.comms[comm];
     check_part(&entry.group, group)?;
     let leader = group.world(0).and_then(|world| entry.group.rank_of(world));
-    let rank = group.rank_of(guard.rank);
+    let rank = group.rank_of(guard.point.rank);
     let color = match (entry.remote.is_some(), rank, leader) {
         (_, None, _) | (_, _, None) => MPI_UNDEFINED,
         (true, _, _) => 0,
@@ -335,7 +335,7 @@ fn check_part(whole: &Group, part: &Group) -> Outcome {
 impl Runtime {
     /// The hidden communicator in which a part of another one's processes talk.
     fn side(&mut self, comm: u32) -> Outcome<u32> {
-        let entry = &self.objects.comms[comm];
+        let entry = &self.point.objects.comms[comm];
         let group = match &entry.remote {
             Some(remote) => remote.group.clone(),
             None => entry.group.clone(),
@@ -344,7 +344,7 @@ impl Runtime {
     }
 
     fn hidden(&mut self, context: u64, group: Group) -> Outcome<u32> {
-        match self.objects.comms.of_context(context) {
+        match self.point.objects.comms.of_context(context) {
             Some(index) => Ok(index),
             None => self.add_comm(Comm::new(context, group, 0)),
         }
@@ -353,10 +353,10 @@ impl Runtime {
 
 /// A context for a group, from its first rank to all others.
 fn context_for(guard: &mut Guard, hidden: u32, group: &Group, tag: i32) -> Outcome<u64> {
-    let me = guard.rank;
+    let me = guard.point.rank;
     let mut call = Call::between_two(guard, hidden, tag);
     let rank = |guard: &Guard, world| {
-        let rank = guard.objects.comms[hidden].group.rank_of(world);
+        let rank = guard.point.objects.comms[hidden].group.rank_of(world);
         rank.ok_or_else(|| MpiError::new(MPI_ERR_GROUP))
     };
     let leader = group.world(0).ok_or_else(|| MpiError::new(MPI_ERR_GROUP))?;
@@ -367,7 +367,7 @@ fn context_for(guard: &mut Guard, hidden: u32, group: &Group, tag: i32) -> Outco
         call.wait(guard)?;
         return Ok(unpacked(&word)[0]);
     }
-    let context = guard.objects.comms.new_context();
+    let context = guard.point.objects.comms.new_context();
     let word = packed(&[context]);
     for world in group.ranks().filter(|world| *world != me) {
         let to = rank(guard, world)?;
@@ -379,8 +379,8 @@ fn context_for(guard: &mut Guard, hidden: u32, group: &Group, tag: i32) -> Outco
 
 /// MPI_Comm_create_group: only the group's processes call it.
 pub fn create_group(guard: &mut Guard, comm: u32, group: &Group, tag: i32) -> Outcome<Option<u32>> {
-    check_part(&guard.objects.comms[comm].group, group)?;
-    if group.rank_of(guard.rank).is_none() {
+    check_part(&guard.point.objects.comms[comm].group, group)?;
+    if group.rank_of(guard.point.rank).is_none() {
         return Ok(None);
     }
     let side = guard.side(comm)?;
@@ -390,7 +390,7 @@ pub fn create_group(guard: &mut Guard, comm: u32, group: &Group, tag: i32) -> Ou
 
 /// A context for the processes of `group`, who all name it alike.
 fn meet(guard: &mut Guard, group: &Group, name: &str) -> Outcome<u64> {
-    let everybody = guard.objects.comms[WORLD].group.clone();
+    let everybody = guard.point.objects.comms[WORLD].group.clone();
     let hidden = guard.hidden(meeting_context(group, name), everybody)?;
     let context = context_for(guard, hidden, group, 0)?;
     // Messages of the next meeting under this name may already be there: then it stays for that.
@@ -402,7 +402,7 @@ fn meet(guard: &mut Guard, group: &Group, name: &str) -> Outcome<u64> {
 
 /// MPI_Comm_create_from_group. What has no parent gets its error handler from the caller.
 pub fn from_group(guard: &mut Guard, group: &Group, name: &str) -> Outcome<u32> {
-    if group.rank_of(guard.rank).is_none() {
+    if group.rank_of(guard.point.rank).is_none() {
         return Err(not_a_member());
     }
     let context = meet(guard, group, name)?;
@@ -421,10 +421,12 @@ pub fn inter(
     leader: u32,
     peer: Option<(u32, u32, i32)>,
 ) -> Outcome<u32> {
-    let group = guard.objects.comms[local].group.clone();
+    let group = guard.point.objects.comms[local].group.clone();
     let mut list = Vec::new();
-    if let Some((peer, other, tag)) = peer.filter(|_| guard.objects.comms[local].rank == leader) {
-        let own = guard.objects.comms.new_context();
+    if let Some((peer, other, tag)) =
+        peer.filter(|_| guard.point.objects.comms[local].rank == leader)
+    {
+        let own = guard.point.objects.comms.new_context();
         let side = guard.side(peer)?;
         let call = Call::between_two(guard, side, tag);
         let mine: Vec<u64> = std::iter::once(own)
@@ -461,7 +463,7 @@ pub fn inter_from_groups(
     theirs: &Group,
     name: &str,
 ) -> Outcome<u32> {
-    if own.rank_of(guard.rank).is_none() {
+    if own.rank_of(guard.point.rank).is_none() {
         return Err(not_a_member());
     }
     check_apart(own, theirs)?;
@@ -476,8 +478,8 @@ pub fn inter_from_groups(
 
 /// MPI_Intercomm_merge: the side that is not `high` comes first.
 pub fn merge(guard: &mut Guard, comm: u32, high: bool) -> Outcome<u32> {
-    let mine = if guard.objects.comms[comm].rank == 0 {
-        vec![u64::from(high), guard.objects.comms.new_context()]
+    let mine = if guard.point.objects.comms[comm].rank == 0 {
+        vec![u64::from(high), guard.point.objects.comms.new_context()]
     } else {
         Vec::new()
     };
@@ -486,7 +488,7 @@ pub fn merge(guard: &mut Guard, comm: u32, high: bool) -> Outcome<u32> {
     let (&[own_high, own], &[their_high, other]) = (&mine[..], &theirs[..]) else {
         return Err(MpiError::new(MPI_ERR_INTERN));
     };
-    let entry = &guard.objects.comms[comm];
+    let entry = &guard.point.objects.comms[comm];
     let Some(remote) = &entry.remote else {
         return Err(MpiError::new(MPI_ERR_INTERN));
     };

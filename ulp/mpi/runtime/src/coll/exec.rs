@@ -4,7 +4,7 @@
 //! progress ([`Runtime::advance`]) and never waits itself, so blocking and non-blocking collectives are the same, and several may be under way.
 //! All messages of one bear its number as tag, in the communicator's second context; messages between two ranks match in order.
 
-use super::direct::blocks::Shape;
+use super::shape::Shape;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_RANK, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
@@ -144,7 +144,10 @@ impl Runtime {
             true => self.comm_states[comm].next_aside(),
             false => self.comm_states[comm].next_collective(),
         };
-        let request = self.add_request(Request::special(Work::Collective, comm))?;
+        let request = self
+            .point
+            .requests
+            .add(Request::special(Work::Collective, comm))?;
         let begun = self.run_collective(comm, request, tag, prepared);
         begun.inspect_err(|_| self.let_go(request))?;
         Ok(request)
@@ -158,7 +161,7 @@ impl Runtime {
         tag: i32,
         prepared: Prepared,
     ) -> Outcome {
-        let context = self.objects.comms[comm].context | COLLECTIVE;
+        let context = self.point.objects.comms[comm].context | COLLECTIVE;
         let nodes = prepared.schedule.nodes();
         let bytes = usize::try_from(prepared.schedule.temp_units())
             .ok()
@@ -235,7 +238,9 @@ impl Runtime {
             .iter()
             .any(|execution| execution.prepared.datatype() == Some(datatype))
             || self
+                .point
                 .requests
+                .slab
                 .find(|request| request.prepared().and_then(Prepared::datatype) == Some(datatype))
                 .is_some()
     }
@@ -243,7 +248,7 @@ impl Runtime {
     /// A collective that handed out a datatype is over: it goes if the program has freed it.
     pub fn drop_freed(&mut self, datatype: i32) {
         if !self.hands_out(datatype) {
-            self.objects.types.drop_freed(datatype);
+            self.point.objects.types.drop_freed(datatype);
         }
     }
 
@@ -253,8 +258,8 @@ impl Runtime {
         execution.error = error.class;
         execution.is_given_up = true;
         for request in execution.running.iter().map(|one| one.request) {
-            match self.requests[request].work {
-                _ if self.requests[request].done => (),
+            match self.point.requests[request].work {
+                _ if self.point.requests[request].done => (),
                 Work::Receive => self.fail(request),
                 Work::Rendezvous | Work::Eager => self.take_back_send(request),
                 _ => (),
@@ -275,7 +280,7 @@ impl Runtime {
     #[cold]
     fn bury_execution(&mut self, execution: Box<Execution>) {
         if execution.request != NOBODY {
-            self.requests[execution.request].status.error = execution.error;
+            self.point.requests[execution.request].status.error = execution.error;
             self.finish(execution.request);
         }
         std::mem::forget(execution);
@@ -313,7 +318,7 @@ impl Runtime {
         let (request, datatype) = (execution.request, execution.prepared.datatype());
         let after = execution.prepared.after.take();
         let outcome = after.map_or(Ok(()), |after| after(self, execution.error));
-        self.requests[request].status.error = execution.error;
+        self.point.requests[request].status.error = execution.error;
         self.give_back(request, execution.prepared);
         self.finish(request);
         if let Some(datatype) = datatype {
@@ -342,9 +347,9 @@ impl Execution {
     fn has_settled(&mut self, runtime: &mut Runtime) -> bool {
         self.running.retain_mut(|one| {
             runtime.forget_unread(one.request);
-            let is_over = runtime.requests[one.request].done;
+            let is_over = runtime.point.requests[one.request].done;
             if is_over {
-                runtime.requests.remove(one.request);
+                runtime.point.requests.slab.remove(one.request);
                 // As the other memory of its own: a peer that does not know yet may read it.
                 std::mem::forget(one.bounce.take());
             }
@@ -375,7 +380,7 @@ impl Execution {
     fn collect(&mut self, runtime: &mut Runtime) -> Outcome<bool> {
         let (mut did, mut at) = (false, 0);
         while at < self.running.len() {
-            if !runtime.requests[self.running[at].request].done {
+            if !runtime.point.requests[self.running[at].request].done {
                 at += 1;
                 continue;
             }
@@ -384,7 +389,7 @@ impl Execution {
                 request,
                 bounce,
             } = self.running.swap_remove(at);
-            if let Some(over) = runtime.requests.remove(request)
+            if let Some(over) = runtime.point.requests.slab.remove(request)
                 && self.error == MPI_SUCCESS
             {
                 self.error = over.status.error;
@@ -422,6 +427,7 @@ impl Execution {
             Step::Send { peer, pieces } => {
                 let (source, bounce) = self.pack(schedule.pieces(pieces))?;
                 let to = runtime
+                    .point
                     .target(self.comm, true, self.rank_of(runtime, *peer), self.tag)
                     .ok_or_else(|| MpiError::new(MPI_ERR_RANK))?;
                 match runtime.start_send(to, source, false)? {
@@ -476,7 +482,7 @@ impl Execution {
     fn rank_of(&self, runtime: &Runtime, peer: Peer) -> u32 {
         match peer.group {
             Group::Own => peer.rank,
-            Group::Other => runtime.objects.comms[self.comm].group.size() + peer.rank,
+            Group::Other => runtime.point.objects.comms[self.comm].group.size() + peer.rank,
         }
     }
 

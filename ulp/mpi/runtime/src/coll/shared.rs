@@ -58,8 +58,8 @@ fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
         guard.comm_states[comm].sharing = Sharing::Nothing;
         return Ok(false);
     }
-    let ranks: Box<[u32]> = guard.objects.comms[comm].group.ranks().collect();
-    let me = guard.objects.comms[comm].rank;
+    let ranks: Box<[u32]> = guard.point.objects.comms[comm].group.ranks().collect();
+    let me = guard.point.objects.comms[comm].rank;
     let mut word = Buffer::new(WORD);
     if me == 0 {
         let part = guard.give(&ranks).unwrap_or(u32::MAX);
@@ -102,7 +102,7 @@ fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
 impl Runtime {
     /// Whether all ranks of a communicator are on this host, share its segment and are few enough.
     fn is_near(&self, comm: u32) -> bool {
-        let entry = &self.objects.comms[comm];
+        let entry = &self.point.objects.comms[comm];
         let Some(host) = &self.host else {
             return false;
         };
@@ -110,7 +110,8 @@ impl Runtime {
             && (2..=MAX_SHARING).contains(&entry.group.size())
             && host.ranks() <= MAX_SHARING
             && entry.group.ranks().all(|rank| {
-                (rank == host.me() || host.is_near(rank)) && !self.peers[rank as usize].by_verbs
+                (rank == host.me() || host.is_near(rank))
+                    && !self.point.peers[rank as usize].by_verbs
             })
     }
 
@@ -173,7 +174,7 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
         let awaited = guard.host.as_ref().and_then(|host| area.arrive(host));
         return awaited.map_or(Ok(()), |awaited| reach(guard, comm, awaited));
     }
-    let entry = &guard.objects.comms[comm];
+    let entry = &guard.point.objects.comms[comm];
     let (me, size) = (entry.rank, entry.group.size());
     area.begin_barrier();
     let (mut distance, mut round) = (1, 1);
@@ -234,7 +235,7 @@ fn reach_in_turns(awaited: &Awaited) -> bool {
 fn reach_at_length(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
     guard.flags.push(awaited);
     let outcome = wait_for(guard, |guard| {
-        awaited.is_reached() || guard.objects.comms[comm].broken
+        awaited.is_reached() || guard.point.objects.comms[comm].broken
     });
     if let Some(at) = guard.flags.iter().position(|one| *one == awaited) {
         guard.flags.swap_remove(at);

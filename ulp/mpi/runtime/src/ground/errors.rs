@@ -233,6 +233,15 @@ pub fn describe(class: i32) -> Option<(&'static str, &'static str)> {
     Some((row.1, row.2))
 }
 
+/// A peer has broken the rules of the connection.
+#[cold]
+pub fn broken(peer: u32) -> MpiError {
+    MpiError::with(
+        MPI_ERR_INTERN,
+        format!("rank {peer} sent what no rank sends: the connection is over"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,6 +34,16 @@ const INDEX: u32 = (1 << GENERATION_SHIFT) - 1;
 /// No object has this index.
 pub const NOBODY: u32 = u32::MAX;
 
+/// What names an object to who has to do with it for a while: its index, and a generation that does
+/// not come again, so that what comes late finds nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(u64);
+
+impl Token {
+    /// Names nothing.
+    pub const NONE: Self = Self(u64::MAX);
+}
+
 /// The objects of one kind.
 #[derive(Debug)]
 pub struct Slab<T> {
@@ -85,7 +95,7 @@ impl<T> Slab<T> {
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
         let value = slot.value.take()?;
-        slot.generation = (slot.generation + 1) % GENERATIONS;
+        slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
         Some(value)
     }
@@ -97,7 +107,7 @@ impl<T> Slab<T> {
             && slot.value.is_some()
         {
             slot.value = None;
-            slot.generation = (slot.generation + 1) % GENERATIONS;
+            slot.generation = slot.generation.wrapping_add(1);
             self.free.push(index);
         }
     }
@@ -105,15 +115,31 @@ impl<T> Slab<T> {
     /// Makes the handle of the object at `index` stale; the object stays for who knows its index.
     pub fn retire(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index as usize) {
-            slot.generation = (slot.generation + 1) % GENERATIONS;
+            slot.generation = slot.generation.wrapping_add(1);
         }
     }
 
     /// The handle of the object at `index`.
     #[inline]
     pub fn handle(&self, index: u32) -> i32 {
-        let generation = self.slots[index as usize].generation;
+        let generation = self.slots[index as usize].generation % GENERATIONS;
         ((self.kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index).cast_signed()
+    }
+
+    /// What names the object at `index` from here on until it is retired or goes.
+    #[inline]
+    pub fn token(&self, index: u32) -> Token {
+        let generation = self.slots[index as usize].generation;
+        Token(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    /// The index of the object that `token` names, if that is still there.
+    #[inline]
+    pub fn at(&self, token: Token) -> Option<u32> {
+        let index = token.0 as u32;
+        let slot = self.slots.get(index as usize)?;
+        let is_it = slot.value.is_some() && u64::from(slot.generation) == token.0 >> 32;
+        is_it.then_some(index)
     }
 
     /// The index of the object that `handle` names.
@@ -132,7 +158,8 @@ impl<T> Slab<T> {
         let bits = handle.cast_unsigned();
         let index = bits & INDEX;
         let slot = self.slots.get(index as usize)?;
-        let own = (self.kind as u32) << KIND_SHIFT | slot.generation << GENERATION_SHIFT | index;
+        let generation = slot.generation % GENERATIONS;
+        let own = (self.kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index;
         slot.value
             .as_ref()
             .filter(|_| own == bits)
@@ -226,5 +253,22 @@ mod tests {
         assert_eq!(slab.index_of(0), None);
         assert_eq!(slab.index_of(-1), None);
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn a_token_names_one_object_for_ever() {
+        let mut slab = Slab::new(Kind::Request);
+        assert_eq!(slab.at(Token::NONE), None);
+        let index = slab.insert("a").expect("room");
+        let (handle, token) = (slab.handle(index), slab.token(index));
+        assert_eq!(slab.at(token), Some(index));
+        for _ in 0..GENERATIONS {
+            slab.retire(index);
+            assert_eq!(slab.at(token), None);
+        }
+        assert_eq!(slab.index_of(handle), Some(index), "a handle comes again");
+        let token = slab.token(index);
+        slab.remove(index);
+        assert_eq!(slab.at(token), None);
     }
 }

@@ -66,13 +66,13 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
     let mut runtime = Runtime::new(host, settings)?;
     runtime.set_table(choose::table(&chosen.coll, chosen.coll_table.as_deref())?);
     for comm in [WORLD, SELF] {
-        runtime.objects.comms[comm].errhandler = chosen.errhandler;
+        runtime.point.objects.comms[comm].errhandler = chosen.errhandler;
     }
     runtime.note_fatal();
     if let Some(dir) = chosen.trace.as_ref().filter(|_| !is_kin) {
         begin_trace(&runtime, dir, chosen.trace_events)?;
     }
-    if runtime.rank == 0 && !is_kin {
+    if runtime.point.rank == 0 && !is_kin {
         for stranger in &chosen.strangers {
             complain!("ferriband MPI: {stranger}");
         }
@@ -88,10 +88,10 @@ fn begin_trace(runtime: &Runtime, dir: &Path, events: u64) -> Outcome {
         None => (1, u64::from(std::process::id())),
     };
     let whose = trace::Whose {
-        rank: runtime.rank,
+        rank: runtime.point.rank,
         ranks,
         job,
-        label: &format!("rank {}", runtime.rank),
+        label: &format!("rank {}", runtime.point.rank),
         events,
     };
     trace::begin(dir, &whose)
@@ -104,9 +104,10 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
     };
     let (me, ranks) = (host.me(), host.ranks());
     for rank in (0..ranks).filter(|rank| *rank != me) {
-        runtime.peers[rank as usize].by_verbs = chosen.verbs_everywhere || !host.is_near(rank);
+        runtime.point.peers[rank as usize].by_verbs =
+            chosen.verbs_everywhere || !host.is_near(rank);
     }
-    if runtime.peers.iter().any(|peer| peer.by_verbs) {
+    if runtime.point.peers.iter().any(|peer| peer.by_verbs) {
         let wanted = Wanted {
             name: chosen.device.as_deref(),
             far: !host.is_alone(),
@@ -126,14 +127,14 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
 
 /// Waits for all ranks and for what is still to be sent; without sessions this rank may go.
 pub fn finish(guard: &mut Guard) -> Outcome {
-    let is_last = guard.objects.sessions.is_empty();
+    let is_last = guard.point.objects.sessions.is_empty();
     // What has gone without a word would be waited for for ever.
     guard.close_net()?;
     wait_for(guard, |guard| guard.is_drained())?;
     // Without those that have died, or die meanwhile, there is no barrier: the others do not wait.
-    if !guard.objects.comms[WORLD].broken
+    if !guard.point.objects.comms[WORLD].broken
         && let Err(error) = collective::barrier(guard, WORLD)
-        && !guard.objects.comms[WORLD].broken
+        && !guard.point.objects.comms[WORLD].broken
     {
         return Err(error);
     }
@@ -154,13 +155,14 @@ pub fn leave(guard: &mut Guard) -> Outcome {
 /// Waits for what is still to be sent, and tells the launcher that this rank may go.
 fn depart(guard: &mut Guard) -> Outcome {
     wait_for(guard, |guard| {
-        guard.stalled.is_empty() && guard.is_drained()
+        guard.point.stalled.is_empty() && guard.is_drained()
     })?;
     if let Some(host) = &guard.host {
         host.set_life(Life::Finalized);
         // Who waits for an answer to what a death has ended sleeps, and gets none.
         let is_waited_for = |rank: &u32| *rank != host.me() && host.is_near(*rank);
         if guard
+            .point
             .objects
             .comms
             .get(WORLD)

@@ -179,7 +179,7 @@ impl Guard {
     #[inline]
     pub fn lend(&mut self) {
         if self.shared {
-            if self.sleepers.has_news() {
+            if self.point.requests.waits.sleepers.has_news() {
                 self.tell();
             }
             if is_wanted() {
@@ -196,7 +196,7 @@ impl Guard {
 
     #[inline]
     fn leave(&mut self) {
-        if self.sleepers.has_news() {
+        if self.point.requests.waits.sleepers.has_news() {
             self.tell();
         }
         unlock();

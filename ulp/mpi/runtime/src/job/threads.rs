@@ -27,8 +27,8 @@ const ALONE: Duration = Duration::from_millis(1);
 impl Runtime {
     /// Tells those who wait for anything that something has happened.
     pub fn tell(&mut self) {
-        self.sleepers.tell();
-        if self.sleepers.is_poller_asleep {
+        self.point.requests.waits.sleepers.tell();
+        if self.point.requests.waits.sleepers.is_poller_asleep {
             self.rouse();
         }
     }
@@ -56,8 +56,8 @@ pub fn wait(
 ) -> Outcome {
     let outcome = attend(guard, request, &mut is_over);
     // Whoever was rung to look may have left instead.
-    if !guard.sleepers.has_poller {
-        guard.sleepers.ring_one();
+    if !guard.point.requests.waits.sleepers.has_poller {
+        guard.point.requests.waits.sleepers.ring_one();
     }
     outcome
 }
@@ -68,16 +68,16 @@ fn attend(
     is_over: &mut impl FnMut(&mut Guard) -> bool,
 ) -> Outcome {
     while !is_over(guard) {
-        if guard.sleepers.has_poller {
+        if guard.point.requests.waits.sleepers.has_poller {
             rest(guard, request, LONGEST);
         } else if guard.is_single() {
             if !guard.progress()? {
                 rest(guard, request, ALONE);
             }
         } else {
-            guard.sleepers.has_poller = true;
+            guard.point.requests.waits.sleepers.has_poller = true;
             let outcome = look(guard, request, is_over);
-            guard.sleepers.has_poller = false;
+            guard.point.requests.waits.sleepers.has_poller = false;
             return outcome;
         }
     }
@@ -86,15 +86,17 @@ fn attend(
 
 /// Sleeps until somebody rings.
 fn rest(guard: &mut Guard, request: u32, longest: Duration) {
-    let bell = guard.sleepers.add(request);
-    if guard.sleepers.is_poller_asleep && (guard.net.is_some() || !guard.flags.is_empty()) {
+    let bell = guard.point.requests.waits.sleepers.add(request);
+    if guard.point.requests.waits.sleepers.is_poller_asleep
+        && (guard.net.is_some() || !guard.flags.is_empty())
+    {
         // What this thread has begun may need a time to be kept, or a flag to be looked at, that the one that sleeps does not know of.
         guard.rouse();
     }
     let spins = guard.settings.job.spins;
     guard.outside(|| lock::listen(&bell, spins, longest));
     if bell.load(Ordering::Acquire) == 0 {
-        guard.sleepers.remove(&bell);
+        guard.point.requests.waits.sleepers.remove(&bell);
     }
 }
 
@@ -102,14 +104,14 @@ fn rest(guard: &mut Guard, request: u32, longest: Duration) {
 fn look(guard: &mut Guard, request: u32, is_over: &mut impl FnMut(&mut Guard) -> bool) -> Outcome {
     let (mut rounds, mut yields) = (0, 0);
     loop {
-        guard.awaited = request;
+        guard.point.requests.waits.awaited = request;
         let mut did = guard.progress()?;
         if !did && rounds >= guard.settings.job.spins {
             did = guard.progress_all()?;
         }
         guard.lend();
         if is_over(guard) {
-            guard.awaited = NOBODY;
+            guard.point.requests.waits.awaited = NOBODY;
             return Ok(());
         }
         if did {
@@ -142,9 +144,9 @@ fn sleep(guard: &mut Guard) -> Outcome {
         return Ok(());
     }
     let bell = host.bell();
-    guard.sleepers.is_poller_asleep = true;
+    guard.point.requests.waits.sleepers.is_poller_asleep = true;
     guard.outside(|| host::listen(bell, &others, timeout_ms));
-    guard.sleepers.is_poller_asleep = false;
+    guard.point.requests.waits.sleepers.is_poller_asleep = false;
     if let Some(host) = &guard.host {
         host.get_up();
     }

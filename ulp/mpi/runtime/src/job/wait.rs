@@ -45,11 +45,11 @@ pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) 
 #[inline(always)]
 pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
     if guard.is_shared() {
-        return threads::wait(guard, request, |guard| guard.requests[request].done);
+        return threads::wait(guard, request, |guard| guard.point.requests[request].done);
     }
-    guard.awaited = request;
-    let outcome = wait_for(guard, |guard| guard.requests[request].done);
-    guard.awaited = NOBODY;
+    guard.point.requests.waits.awaited = request;
+    let outcome = wait_for(guard, |guard| guard.point.requests[request].done);
+    guard.point.requests.waits.awaited = NOBODY;
     outcome
 }
 

@@ -26,6 +26,8 @@ pub struct Comms {
     contexts: HashMap<u64, u32>,
     /// The context that was asked for last, and its communicator.
     last: (u64, u32),
+    /// The sender that was asked for last.
+    sender: Sender,
     /// Those that the program has freed and something still concerns.
     doomed: Vec<u32>,
     next_context: u32,
@@ -40,6 +42,7 @@ impl Comms {
             slab: Slab::new(Kind::Comm),
             contexts: HashMap::new(),
             last: (u64::MAX, 0),
+            sender: Sender::NONE,
             doomed: Vec::new(),
             next_context: 2,
             rank,
@@ -131,6 +134,7 @@ impl Comms {
         };
         self.contexts.remove(&comm.context);
         self.last = (u64::MAX, 0);
+        self.sender = Sender::NONE;
         process().release(comm.errhandler);
         true
     }
@@ -154,11 +158,50 @@ impl Comms {
         Some(index)
     }
 
-    /// The communicator that [`Comms::of_context`] has named last.
+    /// The communicator that a message of this context from rank `world` of the world belongs to,
+    /// and its sender's rank there. None if either is not known.
     #[inline(always)]
-    pub fn latest(&mut self) -> Option<&mut Comm> {
-        self.slab.get_mut(self.last.1)
+    pub fn of_sender(&mut self, context: u64, world: u32) -> Option<(&mut Comm, u32)> {
+        if self.sender.context != context || self.sender.world != world {
+            self.sender = self.find_sender(context, world)?;
+        }
+        Some((self.slab.get_mut(self.sender.comm)?, self.sender.rank))
     }
+
+    #[inline(never)]
+    fn find_sender(&mut self, context: u64, world: u32) -> Option<Sender> {
+        let comm = self.of_context(context)?;
+        let rank = self.get(comm)?.rank_of(context, world)?;
+        Some(Sender {
+            context,
+            world,
+            comm,
+            rank,
+        })
+    }
+}
+
+/// Who has sent a message.
+#[derive(Clone, Copy)]
+struct Sender {
+    /// The message's context.
+    context: u64,
+    /// Rank in the world.
+    world: u32,
+    /// The communicator's index.
+    comm: u32,
+    /// Rank in the communicator.
+    rank: u32,
+}
+
+impl Sender {
+    /// Nobody.
+    const NONE: Self = Self {
+        context: u64::MAX,
+        world: u32::MAX,
+        comm: 0,
+        rank: 0,
+    };
 }
 
 /// The communicator at an index that the caller knows to be there.

@@ -8,6 +8,7 @@ use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Buffer, Sink, Source};
 use crate::objects::comms::WORLD;
+use crate::p2p::point::Point;
 use crate::p2p::{Started, Target};
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
@@ -70,12 +71,18 @@ impl Attached {
     }
 }
 
-impl Runtime {
-    fn buffer_of(&mut self, owner: Owner) -> Option<&mut Attached> {
-        let mut all = self.buffers.attached.iter_mut();
+impl Buffers {
+    fn of(&mut self, owner: Owner) -> Option<&mut Attached> {
+        let mut all = self.attached.iter_mut();
         all.find(|one| one.owner == owner)
     }
 
+    fn is_empty(&mut self, owner: Owner) -> bool {
+        self.of(owner).is_none_or(|one| one.places.is_empty())
+    }
+}
+
+impl Point {
     /// The number of the buffer that messages of a communicator take: its own, its session's, or the process's.
     fn buffer_for(&mut self, comm: u32) -> Outcome<u32> {
         let session = self.objects.comms[comm].session;
@@ -86,13 +93,13 @@ impl Runtime {
         ];
         let mut owners = owners.into_iter().flatten();
         owners
-            .find_map(|owner| self.buffer_of(owner).map(|one| one.number))
+            .find_map(|owner| self.buffers.of(owner).map(|one| one.number))
             .ok_or_else(|| MpiError::with(MPI_ERR_BUFFER, "no buffer is attached"))
     }
 
     /// Attaches a buffer; none: MPI_BUFFER_AUTOMATIC.
     pub fn attach(&mut self, owner: Owner, room: Option<Sink>) -> Outcome {
-        if self.buffer_of(owner).is_some() {
+        if self.buffers.of(owner).is_some() {
             let text = "a buffer is attached already";
             return Err(MpiError::with(MPI_ERR_BUFFER, text));
         }
@@ -107,10 +114,13 @@ impl Runtime {
         });
         Ok(())
     }
+}
 
+impl Runtime {
     /// Begins to send a copy, unless there is no room for it: false.
     fn send_copy(&mut self, buffer: u32, to: Target, source: Source) -> Outcome<bool> {
         let Some(one) = self
+            .point
             .buffers
             .attached
             .iter_mut()
@@ -145,7 +155,7 @@ impl Runtime {
                 let mut whole = Request::special(Work::Buffered(buffer, message), to.comm);
                 whole.freed = true;
                 whole.memory = memory;
-                let whole = self.add_request(whole)?;
+                let whole = self.point.requests.add(whole)?;
                 self.adopt(whole, request);
             }
         }
@@ -154,7 +164,7 @@ impl Runtime {
 
     /// A message has gone: its place is free.
     pub fn leave_buffer(&mut self, buffer: u32, message: u64) {
-        let mut all = self.buffers.attached.iter_mut();
+        let mut all = self.point.buffers.attached.iter_mut();
         let Some(one) = all.find(|one| one.number == buffer) else {
             return;
         };
@@ -172,8 +182,11 @@ impl Runtime {
 
     /// A request that is over when the messages have gone that lie in a buffer now.
     pub fn start_flush(&mut self, owner: Owner) -> Outcome<u32> {
-        let request = self.add_request(Request::special(Work::Flush, WORLD))?;
-        match self.buffer_of(owner) {
+        let request = self
+            .point
+            .requests
+            .add(Request::special(Work::Flush, WORLD))?;
+        match self.point.buffers.of(owner) {
             Some(one) if !one.places.is_empty() => {
                 let until = one.last;
                 one.flushes.push((until, request));
@@ -182,16 +195,11 @@ impl Runtime {
         }
         Ok(request)
     }
-
-    fn is_empty(&mut self, owner: Owner) -> bool {
-        self.buffer_of(owner)
-            .is_none_or(|one| one.places.is_empty())
-    }
 }
 
 /// Sends a copy of `source`; waits for room as long as messages are going out.
 pub fn send(guard: &mut Guard, to: Target, source: Source) -> Outcome {
-    let buffer = guard.buffer_for(to.comm)?;
+    let buffer = guard.point.buffer_for(to.comm)?;
     if guard.send_copy(buffer, to, source)? {
         return Ok(());
     }
@@ -209,13 +217,13 @@ pub fn send(guard: &mut Guard, to: Target, source: Source) -> Outcome {
 
 /// Waits until all messages of a buffer have gone.
 pub fn flush(guard: &mut Guard, owner: Owner) -> Outcome {
-    wait_for(guard, |guard| guard.is_empty(owner))
+    wait_for(guard, |guard| guard.point.buffers.is_empty(owner))
 }
 
 /// Waits for its messages, and gives the buffer back: where it lies, or none for MPI_BUFFER_AUTOMATIC; nothing if there was none.
 pub fn detach(guard: &mut Guard, owner: Owner) -> Outcome<Option<Option<Sink>>> {
     flush(guard, owner)?;
-    let all = &mut guard.buffers.attached;
+    let all = &mut guard.point.buffers.attached;
     let at = all.iter().position(|one| one.owner == owner);
     Ok(at.map(|at| all.swap_remove(at).room))
 }

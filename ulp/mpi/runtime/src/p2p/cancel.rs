@@ -1,14 +1,17 @@
 //! Cancelling: a receive is taken back here, a send as long as it waits here or lies unmatched with its receiver, which is asked.
 
 use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_REQUEST};
-use crate::errors::{MpiError, Outcome};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::context::COLLECTIVE;
 use crate::handle::NOBODY;
 use crate::host::Buffer;
-use crate::p2p::deliver::Content;
+use crate::p2p::due::Due;
 use crate::p2p::persistent::Bound;
+use crate::p2p::point::Point;
+use crate::p2p::unexpected::Content;
 use crate::request::{Extra, Work};
 use crate::runtime::Runtime;
+use crate::transport::contract::Body;
 use ferriband_mpi_proto::envelope::{Kind, Recall};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
@@ -16,10 +19,75 @@ use zerocopy::IntoBytes;
 /// How long a call that has failed waits for a message that is under way to its memory.
 const SETTLING: Duration = Duration::from_millis(200);
 
+impl Point {
+    /// A peer takes a message back: it is forgotten if it has not met its receive.
+    pub fn asked_to_forget(&mut self, peer: u32, seq: u32) {
+        let is_it = |held: &crate::p2p::unexpected::Held| held.from == peer && held.seq == seq;
+        let orphan = self
+            .unexpected
+            .orphans
+            .iter()
+            .position(|(_, held)| is_it(held));
+        let mut found = orphan.is_some();
+        if let Some(at) = orphan {
+            self.unexpected.orphans.remove(at);
+        } else if let Some(held) = self.unexpected.held.find(is_it)
+            && self.take_back(peer, held)
+        {
+            self.unexpected.held.remove(held);
+            found = true;
+        }
+        let answer = Recall {
+            seq: seq.into(),
+            found: u32::from(found).into(),
+        };
+        let answer = Body::new(answer.as_bytes());
+        self.due.push_back(Due::Tell(peer, Kind::Cancelled, answer));
+    }
+
+    /// What became of a message that this rank wanted back.
+    pub fn recalled(&mut self, peer: u32, answer: &Recall) -> Outcome {
+        let seq = answer.seq.get();
+        let entry = &mut self.peers[peer as usize];
+        let Some(at) = entry.recalled.iter().position(|(sent, _)| *sent == seq) else {
+            // It has ended otherwise.
+            return Ok(());
+        };
+        let (_, request) = entry.recalled.swap_remove(at);
+        if answer.found.get() == 0 {
+            return Ok(());
+        }
+        entry.synchronous.retain(|(sent, _)| *sent != seq);
+        let is_it = self.requests.slab.get(request).is_some_and(|one| {
+            !one.done && one.peer == peer && one.seq == seq && is_taken_back(one.work)
+        });
+        if !is_it {
+            return Err(broken(peer));
+        }
+        let send = self.requests.slab.token(request);
+        self.due.push_back(Due::Cancelled(send));
+        Ok(())
+    }
+
+    /// Takes a message out of the communicator where it waits.
+    fn take_back(&mut self, peer: u32, held: u32) -> bool {
+        if self.unexpected.probed.contains_key(&held) {
+            return false;
+        }
+        // Messages of collectives are taken back by ranks that know of a death.
+        self.objects.comms.iter_mut().any(|comm| {
+            [0, COLLECTIVE].into_iter().any(|context| {
+                let rank = comm.rank_of(context, peer);
+                rank.is_some_and(|rank| comm.matching(context).withdraw(rank, held))
+            })
+        })
+    }
+}
+
 impl Runtime {
     /// Takes a request back if that is still possible.
     pub fn cancel(&mut self, request: u32) -> Outcome {
-        let entry = &self.requests[request];
+        let entry = &self.point.requests[request];
         if entry.done {
             return Ok(());
         }
@@ -27,7 +95,7 @@ impl Runtime {
         match entry.work {
             Work::Receive => {
                 let asks = entry.asks;
-                if self.objects.comms[comm]
+                if self.point.objects.comms[comm]
                     .matching(context)
                     .cancel(asks, request)
                 {
@@ -41,10 +109,16 @@ impl Runtime {
                     self.cancelled(request);
                     return outcome;
                 }
-                if seq == 0 || self.peers[peer as usize].recalled.contains(&(seq, request)) {
+                if seq == 0
+                    || self.point.peers[peer as usize]
+                        .recalled
+                        .contains(&(seq, request))
+                {
                     return Ok(());
                 }
-                self.peers[peer as usize].recalled.push((seq, request));
+                self.point.peers[peer as usize]
+                    .recalled
+                    .push((seq, request));
                 let recall = Recall {
                     seq: seq.into(),
                     found: 0.into(),
@@ -52,16 +126,16 @@ impl Runtime {
                 self.answer(peer, Kind::Cancel, recall.as_bytes())
             }
             Work::Own => {
-                let rank = self.objects.comms[comm].rank_of(context, peer);
-                let held = self.held.find(
+                let rank = self.point.objects.comms[comm].rank_of(context, peer);
+                let held = self.point.unexpected.held.find(
                     |held| matches!(held.content, Content::Own { request: own } if own == request),
                 );
                 if let (Some(rank), Some(held)) = (rank, held)
-                    && self.objects.comms[comm]
+                    && self.point.objects.comms[comm]
                         .matching(context)
                         .withdraw(rank, held)
                 {
-                    self.held.remove(held);
+                    self.point.unexpected.held.remove(held);
                     self.cancelled(request);
                 }
                 Ok(())
@@ -92,10 +166,10 @@ impl Runtime {
     #[cold]
     pub fn abandon(&mut self, request: u32) {
         let _ = self.cancel(request);
-        if self.requests[request].done {
-            self.requests.remove(request);
+        if self.point.requests[request].done {
+            self.point.requests.slab.remove(request);
         } else {
-            self.requests[request].freed = true;
+            self.point.requests[request].freed = true;
         }
     }
 
@@ -110,19 +184,19 @@ impl Runtime {
             )
         };
         let begun = Instant::now();
-        while !self.requests[request].done {
-            let parts = match self.requests[request].work {
+        while !self.point.requests[request].done {
+            let parts = match self.point.requests[request].work {
                 Work::Collective => self.parts(request),
                 work if is_placing(work) => vec![request],
                 _ => return,
             };
             if begun.elapsed() > SETTLING {
                 for part in parts {
-                    let entry = &self.requests[part];
+                    let entry = &self.point.requests[part];
                     if entry.done || !is_placing(entry.work) {
                         continue;
                     }
-                    if self.peers[entry.peer as usize].by_verbs {
+                    if self.point.peers[entry.peer as usize].by_verbs {
                         let why = "a call failed while its message was under way";
                         self.cut_off(entry.peer, why);
                     } else {
@@ -140,7 +214,7 @@ impl Runtime {
 
     /// What still comes for a receive goes to memory that nobody has. If there is none for that, there is no other way than the program's.
     fn divert(&mut self, request: u32) {
-        let entry = &mut self.requests[request];
+        let entry = &mut self.point.requests[request];
         if let Work::Pieces { expected, .. } = entry.work
             && let Some(mut nowhere) = Buffer::try_new(expected as usize)
         {
@@ -149,77 +223,21 @@ impl Runtime {
         }
     }
 
-    fn cancelled(&mut self, request: u32) {
+    pub(super) fn cancelled(&mut self, request: u32) {
         self.withdraw(request);
-        self.requests[request].status.cancelled = 1;
+        self.point.requests[request].status.cancelled = 1;
         self.finish(request);
     }
 
     /// Takes a message out of those that wait for room: what came of sending those behind it. None if it is not there.
     fn unqueue(&mut self, peer: u32, request: u32) -> Option<Outcome> {
-        let fifo = &mut self.peers[peer as usize].fifo;
+        let token = self.point.requests.slab.token(request);
+        let fifo = &mut self.point.peers[peer as usize].fifo;
         let at = fifo.iter().position(|message| {
-            message.request == Some(request) && matches!(message.kind, Kind::Eager | Kind::Rts)
+            message.token == token && matches!(message.head.kind, Kind::Eager | Kind::Rts)
         });
         fifo.remove(at?);
         Some(self.pump(peer).map(drop))
-    }
-
-    /// A peer takes a message back: it is forgotten if it has not met its receive.
-    pub fn asked_to_forget(&mut self, peer: u32, seq: u32) -> Outcome {
-        let is_it = |held: &crate::p2p::deliver::Held| held.from == peer && held.seq == seq;
-        let orphan = self.orphans.iter().position(|(_, held)| is_it(held));
-        let mut found = orphan.is_some();
-        if let Some(at) = orphan {
-            self.orphans.remove(at);
-        } else if let Some(held) = self.held.find(is_it)
-            && self.take_back(peer, held)
-        {
-            self.held.remove(held);
-            found = true;
-        }
-        let answer = Recall {
-            seq: seq.into(),
-            found: u32::from(found).into(),
-        };
-        self.answer(peer, Kind::Cancelled, answer.as_bytes())
-    }
-
-    /// Takes a message out of the communicator where it waits.
-    fn take_back(&mut self, peer: u32, held: u32) -> bool {
-        if self.probed.contains_key(&held) {
-            return false;
-        }
-        // Messages of collectives are taken back by ranks that know of a death.
-        self.objects.comms.iter_mut().any(|comm| {
-            [0, COLLECTIVE].into_iter().any(|context| {
-                let rank = comm.rank_of(context, peer);
-                rank.is_some_and(|rank| comm.matching(context).withdraw(rank, held))
-            })
-        })
-    }
-
-    /// What became of a message that this rank wanted back.
-    pub fn recalled(&mut self, peer: u32, answer: &Recall) -> Outcome {
-        let seq = answer.seq.get();
-        let entry = &mut self.peers[peer as usize];
-        let Some(at) = entry.recalled.iter().position(|(sent, _)| *sent == seq) else {
-            // It has ended otherwise.
-            return Ok(());
-        };
-        let (_, request) = entry.recalled.swap_remove(at);
-        if answer.found.get() == 0 {
-            return Ok(());
-        }
-        entry.synchronous.retain(|(sent, _)| *sent != seq);
-        let is_it = self.requests.get(request).is_some_and(|one| {
-            !one.done && one.peer == peer && one.seq == seq && is_taken_back(one.work)
-        });
-        if !is_it {
-            return Err(self.broken(peer));
-        }
-        self.cancelled(request);
-        Ok(())
     }
 }
 

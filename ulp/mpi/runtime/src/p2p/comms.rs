@@ -7,45 +7,48 @@
 use crate::comm::{Comm, side_context};
 use crate::errors::Outcome;
 use crate::ground::context::COLLECTIVE;
+use crate::p2p::point::Point;
 use crate::runtime::Runtime;
+
+impl Point {
+    /// The context of a communicator is known: gives it the messages that came before it.
+    pub fn name_comm(&mut self, index: u32, context: u64) -> Outcome {
+        self.objects.comms.set_context(index, context);
+        for _ in 0..self.unexpected.orphans.len() {
+            let Some((theirs, held)) = self.unexpected.orphans.pop_front() else {
+                break;
+            };
+            if theirs & !COLLECTIVE == context {
+                self.hold(index, theirs, held)?;
+            } else {
+                self.unexpected.orphans.push_back((theirs, held));
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Runtime {
     /// Keeps a communicator, and gives it the messages that came before it. Its index.
     pub fn add_comm(&mut self, comm: Comm) -> Outcome<u32> {
         let context = comm.context;
         let index = self.add_nameless(comm)?;
-        self.name_comm(index, context)?;
+        self.point.name_comm(index, context)?;
         Ok(index)
     }
 
     /// Keeps a communicator whose context is not known yet. Its index.
     pub fn add_nameless(&mut self, comm: Comm) -> Outcome<u32> {
         self.bury();
-        let index = self.objects.comms.insert(comm)?;
+        let index = self.point.objects.comms.insert(comm)?;
         self.comm_states.begin(index);
         Ok(index)
-    }
-
-    /// The context of a communicator is known: gives it the messages that came before it.
-    pub fn name_comm(&mut self, index: u32, context: u64) -> Outcome {
-        self.objects.comms.set_context(index, context);
-        for _ in 0..self.orphans.len() {
-            let Some((theirs, held)) = self.orphans.pop_front() else {
-                break;
-            };
-            if theirs & !COLLECTIVE == context {
-                self.hold(index, theirs, held)?;
-            } else {
-                self.orphans.push_back((theirs, held));
-            }
-        }
-        Ok(())
     }
 
     /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns
     /// it.
     pub fn drop_comm(&mut self, index: u32) {
-        let comms = &mut self.objects.comms;
+        let comms = &mut self.point.objects.comms;
         comms.retire(index);
         let side = comms.of_context(side_context(comms[index].context));
         comms.doom(index);
@@ -57,23 +60,30 @@ impl Runtime {
 
     /// Whether something that has begun still needs a communicator.
     pub fn is_in_use(&self, index: u32) -> bool {
-        let comm = &self.objects.comms[index];
+        let comm = &self.point.objects.comms[index];
         !comm.point.is_idle()
             || !comm.collective.is_idle()
             || self.executions.iter().any(|one| one.comm == index)
-            || self.probed.values().any(|comm| *comm == index)
             || self
+                .point
+                .unexpected
+                .probed
+                .values()
+                .any(|comm| *comm == index)
+            || self
+                .point
                 .requests
+                .slab
                 .iter()
-                .any(|(at, request)| request.comm == index && at != self.nothing)
+                .any(|(at, request)| request.comm == index && at != self.point.requests.nothing)
     }
 
     /// Takes out the communicators that were freed and that nothing concerns any more.
     fn bury(&mut self) {
-        for index in self.objects.comms.take_doomed() {
+        for index in self.point.objects.comms.take_doomed() {
             if self.is_in_use(index) {
-                self.objects.comms.doom(index);
-            } else if self.objects.comms.remove(index) {
+                self.point.objects.comms.doom(index);
+            } else if self.point.objects.comms.remove(index) {
                 self.comm_states.end(index);
             }
         }

@@ -1,98 +1,124 @@
 //! What becomes of a message that has come.
 //!
-//! Owns: messages that no receive has asked for; which receive takes which message. Must not know:
-//! by what path it came.
+//! Owns: which receive takes which message, and what is made of what ranks say to each other about
+//! messages. Must not know: by what path one came.
 
-use crate::constants::{
-    MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_SUCCESS,
-};
-use crate::errors::{MpiError, Outcome};
-use crate::ground::status::status;
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
+use crate::p2p::due::Due;
+use crate::p2p::point::Point;
+use crate::p2p::unexpected::{Content, Held};
 use crate::request::Request;
 use crate::runtime::Runtime;
-use crate::trace;
-use crate::transport::contract::Offered;
-use ferriband_mpi_proto::envelope::{
-    self, Cts, Envelope, Fin, Kind, Matched, Phase, Recall, Rts, SYNC,
-};
-use zerocopy::{FromBytes, IntoBytes};
+use crate::transport::contract::{Body, Deliver, Verdict, body_of};
+use ferriband_mpi_proto::envelope::{Cts, Envelope, Fin, Kind, Matched, Recall, Rts, SYNC};
+use zerocopy::IntoBytes;
 
-/// A message that has come and waits for its receive.
-pub struct Held {
-    /// Rank of the sender in the world.
-    pub from: u32,
-    /// Its tag.
-    pub tag: i32,
-    /// Its bytes, or where they are.
-    pub content: Content,
-    /// Its number among those of its sender.
-    pub seq: u32,
-    /// The number to name in the answer if the sender waits for the match.
-    pub synchronous: Option<u32>,
-}
-
-/// Where the bytes of a message are.
-pub enum Content {
-    /// Here.
-    Bytes(Box<[u8]>),
-    /// With the sender.
-    Remote {
-        /// Its request.
-        request: u64,
-        /// Bytes.
-        length: u64,
-        /// How they can be had.
-        offered: Offered,
-    },
-    /// In a send of this process to itself.
-    Own {
-        /// That request.
-        request: u32,
-    },
-}
-
-impl Runtime {
-    /// A message whose turn it is has come from `from`, by whatever path. Its body may be read
-    /// until this returns.
-    #[inline]
-    pub fn take(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
-        if trace::is_on() {
-            write_down(from, envelope, body);
+impl Deliver for Point {
+    #[inline(always)]
+    fn eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict> {
+        if envelope.kind != Kind::Eager {
+            return self.other(from, envelope, body);
         }
-        match envelope.kind {
-            Kind::Eager => self.take_eager(from, envelope, body),
-            _ => self.take_other(from, envelope, body),
+        let (tag, context) = (envelope.tag, envelope.context);
+        let Some((entry, rank)) = self.objects.comms.of_sender(context, from) else {
+            return self.keep(from, envelope, body);
+        };
+        let Some(receive) = entry.matching(context).arrive(rank, tag) else {
+            return self.keep(from, envelope, body);
+        };
+        let ends_more = self.requests.fill(receive, from, (rank, tag), &body);
+        if ends_more || envelope.flags & SYNC != 0 {
+            return Ok(self.say_met(receive, ends_more, from, envelope));
+        }
+        Ok(self.verdict())
+    }
+}
+
+impl Point {
+    /// Whether the next message may be told: not once what a call waits for is over.
+    #[inline(always)]
+    fn verdict(&self) -> Verdict {
+        if self.requests.waits.satisfied {
+            Verdict::Stop
+        } else {
+            Verdict::Next
         }
     }
 
-    #[inline]
-    fn take_eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
-        let is_synchronous = envelope.flags & SYNC != 0;
-        if let Some(comm) = self.objects.comms.of_context(envelope.context) {
-            let entry = &mut self.objects.comms[comm];
-            let Some(rank) = entry.rank_of(envelope.context, from) else {
-                return Err(self.broken(from));
-            };
-            if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
-                let request = &mut self.requests[receive];
-                body.copy_to(&request.sink);
-                request.peer = from;
-                self.received(receive, rank, envelope.tag, body.len() as u64);
-                if is_synchronous {
-                    self.tell_matched(from, envelope.seq)?;
-                }
-                return Ok(());
-            }
+    /// A message has met its receive, which `ends_more` than itself, or the sender is to be told.
+    #[cold]
+    fn say_met(
+        &mut self,
+        receive: u32,
+        ends_more: bool,
+        from: u32,
+        envelope: &Envelope,
+    ) -> Verdict {
+        if ends_more {
+            self.over(receive);
         }
+        if envelope.flags & SYNC != 0 {
+            self.tell_matched(from, envelope.seq);
+        }
+        Verdict::Stop
+    }
+
+    /// A message of the program for which no receive waits.
+    #[inline(never)]
+    fn keep(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict> {
         let held = Held {
             from,
             tag: envelope.tag,
             content: Content::Bytes(body.to_bytes().ok_or_else(no_memory)?),
             seq: envelope.seq,
-            synchronous: is_synchronous.then_some(envelope.seq),
+            synchronous: (envelope.flags & SYNC != 0).then_some(envelope.seq),
         };
-        self.unexpected(envelope.context, held)
+        self.unexpected(envelope.context, held)?;
+        Ok(self.verdict())
+    }
+
+    /// What ranks say to each other about messages.
+    #[cold]
+    fn other(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict> {
+        if self.peers[from as usize].lost && envelope.kind != Kind::Rts {
+            // What it is about has ended with that rank.
+            return Ok(Verdict::Next);
+        }
+        match envelope.kind {
+            Kind::Rts => {
+                let rts: Rts = body_of(from, body)?;
+                self.take_rts(from, envelope, &rts)?;
+            }
+            Kind::Cts => {
+                let cts: Cts = body_of(from, body)?;
+                self.due.push_back(Due::Asked(from, cts));
+            }
+            Kind::Fin => {
+                let fin: Fin = body_of(from, body)?;
+                self.due.push_back(Due::Moved(from, fin));
+            }
+            Kind::Matched => {
+                let matched: Matched = body_of(from, body)?;
+                self.matched(from, matched.seq.get())?;
+            }
+            Kind::Piece => self.take_piece(from, body)?,
+            Kind::Cancel => {
+                let recall: Recall = body_of(from, body)?;
+                self.asked_to_forget(from, recall.seq.get());
+            }
+            Kind::Cancelled => {
+                let recall: Recall = body_of(from, body)?;
+                self.recalled(from, &recall)?;
+            }
+            Kind::Note => (),
+            _ => return Err(broken(from)),
+        }
+        Ok(match self.due.is_empty() {
+            true => self.verdict(),
+            false => Verdict::Stop,
+        })
     }
 
     /// A message that no receive has asked for.
@@ -100,100 +126,52 @@ impl Runtime {
         match self.objects.comms.of_context(context) {
             Some(comm) => self.hold(comm, context, held),
             None => {
-                self.orphans.push_back((context, held));
+                self.unexpected.orphans.push_back((context, held));
                 Ok(())
             }
         }
-    }
-
-    #[cold]
-    fn take_other(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
-        if self.peers[from as usize].lost && envelope.kind != Kind::Rts {
-            // What it is about has ended with that rank.
-            return Ok(());
-        }
-        match envelope.kind {
-            Kind::Rts => {
-                let rts: Rts = self.body_of(from, body)?;
-                self.take_rts(from, envelope, &rts)
-            }
-            Kind::Cts => {
-                let cts: Cts = self.body_of(from, body)?;
-                self.asked_for(from, &cts)
-            }
-            Kind::Fin => {
-                let fin: Fin = self.body_of(from, body)?;
-                self.fetched(from, &fin)
-            }
-            Kind::Matched => {
-                let matched: Matched = self.body_of(from, body)?;
-                self.matched(from, matched.seq.get())
-            }
-            Kind::Piece => self.take_piece(from, body),
-            Kind::Lane => {
-                let end = self.body_of(from, body)?;
-                self.take_lane(from, &end)
-            }
-            Kind::Note => Ok(()),
-            Kind::Cancel => {
-                let recall: Recall = self.body_of(from, body)?;
-                self.asked_to_forget(from, recall.seq.get())
-            }
-            Kind::Cancelled => {
-                let recall: Recall = self.body_of(from, body)?;
-                self.recalled(from, &recall)
-            }
-            Kind::Eager | Kind::Bundle => Err(self.broken(from)),
-            Kind::Open => {
-                let open = self.body_of(from, body)?;
-                self.take_open(from, &open)
-            }
-            Kind::Opened => {
-                let opened = self.body_of(from, body)?;
-                self.take_opened(from, &opened)
-            }
-            Kind::Pause | Kind::Paused | Kind::Resume | Kind::Close | Kind::Closed => {
-                let phase: Phase = self.body_of(from, body)?;
-                match envelope.kind {
-                    Kind::Pause => self.take_pause(from, &phase),
-                    Kind::Paused => self.take_paused(from, &phase),
-                    Kind::Resume => self.take_resume(from, &phase),
-                    Kind::Close => self.take_close(from, &phase),
-                    _ => self.take_closed(from, &phase),
-                }
-            }
-        }
-    }
-
-    /// The beginning of a body as a structure; a body that is too short breaks the rules.
-    pub(super) fn body_of<T: FromBytes>(&self, from: u32, body: Source) -> Outcome<T> {
-        const LONGEST: usize = 48;
-        let size = size_of::<T>();
-        if body.len() < size {
-            return Err(self.broken(from));
-        }
-        let mut bytes = [0; LONGEST];
-        body.part(0, size).copy_into(&mut bytes[..size]);
-        T::read_from_bytes(&bytes[..size]).map_err(|_| self.broken(from))
     }
 
     /// A message waits for its receive.
     pub fn hold(&mut self, comm: u32, context: u64, held: Held) -> Outcome {
         let (from, tag) = (held.from, held.tag);
         let Some(source) = self.objects.comms[comm].rank_of(context, from) else {
-            return Err(self.broken(from));
+            return Err(broken(from));
         };
         let index = self
+            .unexpected
             .held
             .insert(held)
             .map_err(|_| MpiError::with(MPI_ERR_OTHER, "too many unexpected messages"))?;
         self.objects.comms[comm]
             .matching(context)
             .hold(source, tag, index);
-        self.sleepers.note();
+        self.requests.waits.sleepers.note();
         Ok(())
     }
 
+    /// A synchronous message has met its receive.
+    pub fn matched(&mut self, peer: u32, seq: u64) -> Outcome {
+        let waiting = &mut self.peers[peer as usize].synchronous;
+        let Some(at) = waiting.iter().position(|(sent, _)| u64::from(*sent) == seq) else {
+            return Err(broken(peer));
+        };
+        let (_, request) = waiting.swap_remove(at);
+        self.finish(request);
+        Ok(())
+    }
+
+    /// Tells the sender of a synchronous message that it has met its receive.
+    pub fn tell_matched(&mut self, peer: u32, seq: u32) {
+        let body = Matched {
+            seq: u64::from(seq).into(),
+        };
+        let body = Body::new(body.as_bytes());
+        self.due.push_back(Due::Tell(peer, Kind::Matched, body));
+    }
+}
+
+impl Runtime {
     /// A message that has waited meets its receive.
     pub fn deliver_held(&mut self, held: u32, receive: u32) -> Outcome {
         let Some(Held {
@@ -202,23 +180,23 @@ impl Runtime {
             content,
             synchronous,
             ..
-        }) = self.held.remove(held)
+        }) = self.point.unexpected.held.remove(held)
         else {
             return Err(MpiError::new(MPI_ERR_INTERN));
         };
-        let Request { comm, context, .. } = self.requests[receive];
-        let Some(rank) = self.objects.comms[comm].rank_of(context, from) else {
-            return Err(self.broken(from));
+        let Request { comm, context, .. } = self.point.requests[receive];
+        let Some(rank) = self.point.objects.comms[comm].rank_of(context, from) else {
+            return Err(broken(from));
         };
-        self.requests[receive].peer = from;
+        self.point.requests[receive].peer = from;
         match content {
             Content::Bytes(bytes) => {
-                self.requests[receive].sink.fill(&bytes);
+                self.point.requests[receive].sink.fill(&bytes);
                 self.received(receive, rank, tag, bytes.len() as u64);
             }
             Content::Own { request } => {
-                let source = self.requests[request].source;
-                source.copy_to(&self.requests[receive].sink);
+                let source = self.point.requests[request].source;
+                source.copy_to(&self.point.requests[receive].sink);
                 self.received(receive, rank, tag, source.len() as u64);
                 self.finish(request);
             }
@@ -231,7 +209,8 @@ impl Runtime {
             }
         }
         if let Some(seq) = synchronous {
-            self.tell_matched(from, seq)?;
+            self.point.tell_matched(from, seq);
+            self.settle_due()?;
         }
         Ok(())
     }
@@ -239,55 +218,10 @@ impl Runtime {
     /// A receive has all of its message, which has `length` bytes.
     #[inline]
     pub fn received(&mut self, receive: u32, rank: u32, tag: i32, length: u64) {
-        let entry = &mut self.requests[receive];
-        let room = entry.sink.len() as u64;
-        let (error, bytes) = if length > room {
-            (MPI_ERR_TRUNCATE, room)
-        } else {
-            (MPI_SUCCESS, length)
-        };
-        entry.status = status(rank, tag, error, bytes);
-        self.finish(receive);
+        if self.point.requests.received(receive, rank, tag, length) {
+            self.conclude(receive);
+        }
     }
-
-    /// A synchronous message has met its receive.
-    pub fn matched(&mut self, peer: u32, seq: u64) -> Outcome {
-        let waiting = &mut self.peers[peer as usize].synchronous;
-        let Some(at) = waiting.iter().position(|(sent, _)| u64::from(*sent) == seq) else {
-            return Err(self.broken(peer));
-        };
-        let (_, request) = waiting.swap_remove(at);
-        self.finish(request);
-        Ok(())
-    }
-
-    /// Tells the sender of a synchronous message that it has met its receive.
-    pub fn tell_matched(&mut self, peer: u32, seq: u32) -> Outcome {
-        let body = envelope::Matched {
-            seq: u64::from(seq).into(),
-        };
-        self.answer(peer, Kind::Matched, body.as_bytes())
-    }
-
-    /// A peer has broken the rules of the connection.
-    #[cold]
-    pub fn broken(&self, peer: u32) -> MpiError {
-        MpiError::with(
-            MPI_ERR_INTERN,
-            format!("rank {peer} sent what no rank sends: the connection is over"),
-        )
-    }
-}
-
-/// A message has come to a traced rank.
-#[cold]
-fn write_down(from: u32, envelope: &Envelope, body: Source) {
-    let mut head = [0; 16];
-    let length = head.len().min(body.len());
-    body.part(0, length).copy_into(&mut head[..length]);
-    let (kind, seq, tag) = (envelope.kind, envelope.seq, envelope.tag);
-    let context = envelope.context;
-    trace::came(from, kind, seq, tag, context, &head[..length], body.len());
 }
 
 /// There is no memory for a message that no receive has asked for.

@@ -34,11 +34,11 @@ pub struct Call<F> {
 impl Runtime {
     /// Makes a request a part of another; it may be over already.
     pub fn adopt(&mut self, parent: u32, child: u32) {
-        self.requests[child].parent = parent;
-        if let Some(Extra::Persistent(whole)) = self.requests[parent].extra.as_deref_mut() {
+        self.point.requests[child].parent = parent;
+        if let Some(Extra::Persistent(whole)) = self.point.requests[parent].extra.as_deref_mut() {
             whole.child = child;
         }
-        if self.requests[child].done {
+        if self.point.requests[child].done {
             self.conclude(child);
         }
     }
@@ -46,7 +46,7 @@ impl Runtime {
     /// A request is over that nobody will ask for: the program has freed it, or it is a part of another.
     #[cold]
     pub fn conclude(&mut self, request: u32) {
-        let Some(over) = self.requests.remove(request) else {
+        let Some(over) = self.point.requests.slab.remove(request) else {
             return;
         };
         if let Some(datatype) = over.prepared().and_then(Prepared::datatype) {
@@ -69,7 +69,7 @@ impl Runtime {
         if self.partition_over(parent, part) {
             return;
         }
-        let whole = &mut self.requests[parent];
+        let whole = &mut self.point.requests[parent];
         let is_receive = match part.work {
             Work::Receive | Work::Pieces { .. } | Work::Landing => true,
             // A message that its sender writes is moved by both.
@@ -110,7 +110,7 @@ impl Runtime {
     /// Takes out a request that is over, or makes a persistent one inactive: communicator, status, and whether the handle stays.
     #[inline]
     pub fn reap(&mut self, index: u32) -> (u32, Status, bool) {
-        let request = &mut self.requests[index];
+        let request = &mut self.point.requests[index];
         let (comm, status) = (request.comm, request.status);
         match &mut request.work {
             Work::Nothing => return (comm, EMPTY, false),
@@ -122,7 +122,7 @@ impl Runtime {
             }
             _ => (),
         }
-        self.put_back(index);
+        self.point.requests.put_back(index);
         (comm, status, false)
     }
 }

@@ -3,10 +3,10 @@
 //! Owns: the order of the messages to a peer. Must not know: what they say.
 
 use crate::errors::Outcome;
-use crate::host::Source;
+use crate::handle::Token;
 use crate::request::Work;
 use crate::runtime::Runtime;
-use crate::transport::contract::{Body, Queued};
+use crate::transport::contract::{Body, Head, Message};
 use crate::transport::shm::long::LARGE_PIECE;
 use ferriband_mpi_proto::envelope::{self, Kind};
 use ferriband_mpi_proto::fast::Shape;
@@ -14,18 +14,19 @@ use zerocopy::IntoBytes;
 
 impl Runtime {
     /// Puts a message behind those that wait for `peer`, and sends what can be sent.
-    pub fn queue(&mut self, peer: u32, message: Queued) -> Outcome {
-        let entry = &mut self.peers[peer as usize];
+    pub fn queue(&mut self, peer: u32, message: Message) -> Outcome {
+        let entry = &mut self.point.peers[peer as usize];
         if entry.lost {
             // An answer to somebody who has gone.
-            if let Some(request) = message.request {
+            if let Some(request) = self.point.requests.slab.at(message.token) {
                 self.fail(request);
             }
             return Ok(());
         }
         entry.fifo.push_back(message);
+        self.shm.link(peer).is_held = true;
         if entry.fifo.len() == 1 {
-            self.stalled.push(peer);
+            self.point.stalled.push(peer);
             self.pump(peer)?;
         }
         Ok(())
@@ -33,73 +34,72 @@ impl Runtime {
 
     /// A message without a request of its own: an answer.
     pub fn answer(&mut self, peer: u32, kind: Kind, body: &[u8]) -> Outcome {
-        self.queue(
-            peer,
-            Queued {
-                kind,
-                flags: 0,
-                tag: 0,
-                context: 0,
-                body: Body::new(body),
-                source: Source::EMPTY,
-                request: None,
-            },
-        )
+        self.queue(peer, Message::answer(kind, body))
     }
 
     /// Sends what waits for `peer` as far as there is room. True if nothing waits any more.
     pub fn pump(&mut self, peer: u32) -> Outcome<bool> {
         while self.push_bundle(peer)? {}
-        while let Some(front) = self.peers[peer as usize].fifo.front() {
-            let Queued {
-                kind,
-                flags,
-                tag,
-                context,
+        while let Some(front) = self.point.peers[peer as usize].fifo.front() {
+            let Message {
+                head,
                 body,
                 source,
-                request,
+                token,
             } = *front;
-            if kind == Kind::Piece {
+            if head.kind == Kind::Piece {
                 if !self.pump_pieces(peer)? {
                     return self.starve(peer);
                 }
                 continue;
             }
-            if !self.push(peer, kind, flags, tag, context, body.as_slice(), source)? {
+            if !self.push(peer, &head, body.as_slice(), source)? {
                 return self.starve(peer);
             }
-            let seq = self.peers[peer as usize].sent;
-            self.peers[peer as usize].fifo.pop_front();
-            self.has_gone(peer, request, seq);
+            let seq = self.last_sent(peer);
+            self.point.peers[peer as usize].fifo.pop_front();
+            self.has_gone(peer, token, seq);
         }
-        self.stalled.retain(|stalled| *stalled != peer);
-        if let Some(outlet) = &mut self.peers[peer as usize].outlet {
+        self.point.stalled.retain(|stalled| *stalled != peer);
+        let link = self.shm.link(peer);
+        link.is_held = false;
+        if let Some(outlet) = &mut link.outlet {
             outlet.starve(false);
         }
         Ok(true)
     }
 
-    /// The message of `request` has gone to `peer` as number `seq`.
-    pub fn has_gone(&mut self, peer: u32, request: Option<u32>, seq: u32) {
-        let Some(request) = request else {
+    /// The number of the last message to `peer`.
+    fn last_sent(&self, peer: u32) -> u32 {
+        let entry = &self.point.peers[peer as usize];
+        if entry.by_verbs {
+            entry.sent
+        } else {
+            self.shm.links[peer as usize].sent
+        }
+    }
+
+    /// The message of what `token` names has gone to `peer` as number `seq`.
+    pub fn has_gone(&mut self, peer: u32, token: Token, seq: u32) {
+        let Some(request) = self.point.requests.slab.at(token) else {
             return;
         };
-        match self.requests[request].work {
+        match self.point.requests[request].work {
             Work::Eager => self.finish(request),
             Work::Synchronous => {
-                self.requests[request].seq = seq;
-                self.peers[peer as usize].synchronous.push((seq, request));
+                self.point.requests[request].seq = seq;
+                self.point.peers[peer as usize]
+                    .synchronous
+                    .push((seq, request));
             }
-            Work::Rendezvous => self.requests[request].seq = seq,
+            Work::Rendezvous => self.point.requests[request].seq = seq,
             _ => (),
         }
     }
 
     /// Says that messages wait for credit of `peer`; unless that has just come.
     fn starve(&mut self, peer: u32) -> Outcome<bool> {
-        let entry = &mut self.peers[peer as usize];
-        if let Some(outlet) = &mut entry.outlet
+        if let Some(outlet) = &mut self.shm.link(peer).outlet
             && outlet.starve(true)
             && let Some(host) = &self.host
         {
@@ -111,11 +111,16 @@ impl Runtime {
     /// The next pieces of the message at the head of the FIFO. True if all of it has gone.
     fn pump_pieces(&mut self, peer: u32) -> Outcome<bool> {
         loop {
-            let Some(front) = self.peers[peer as usize].fifo.front() else {
+            let Some(front) = self.point.peers[peer as usize].fifo.front() else {
                 return Ok(true);
             };
-            let (source, body, request) = (front.source, front.body, front.request);
-            let is_large = !self.peers[peer as usize].by_verbs
+            let Message {
+                source,
+                body,
+                token,
+                ..
+            } = *front;
+            let is_large = !self.point.peers[peer as usize].by_verbs
                 && self
                     .host
                     .as_ref()
@@ -126,26 +131,19 @@ impl Runtime {
                 Shape::DEFAULT.longest() as usize
             };
             let length = source.len().min(room - size_of::<envelope::Piece>());
-            if !self.push(
-                peer,
-                Kind::Piece,
-                0,
-                0,
-                0,
-                body.as_slice(),
-                source.part(0, length),
-            )? {
+            let piece = source.part(0, length);
+            if !self.push(peer, &Head::of(Kind::Piece), body.as_slice(), piece)? {
                 return Ok(false);
             }
             let left = source.part(length, source.len() - length);
             if left.is_empty() {
-                self.peers[peer as usize].fifo.pop_front();
-                if let Some(request) = request {
+                self.point.peers[peer as usize].fifo.pop_front();
+                if let Some(request) = self.point.requests.slab.at(token) {
                     self.finish(request);
                 }
                 return Ok(true);
             }
-            if let Some(front) = self.peers[peer as usize].fifo.front_mut()
+            if let Some(front) = self.point.peers[peer as usize].fifo.front_mut()
                 && let Ok(mut piece) =
                     <envelope::Piece as zerocopy::FromBytes>::read_from_bytes(body.as_slice())
             {

@@ -9,6 +9,7 @@ use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::ground::status::status;
+use crate::p2p::point::Point;
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
@@ -30,144 +31,7 @@ fn contains(comm: &Comm, world: u32) -> bool {
     comm.rank_of(COLLECTIVE, world).is_some()
 }
 
-impl Runtime {
-    /// Looks whether the launcher has told of deaths. True if so.
-    pub fn look_for_losses(&mut self) -> bool {
-        let told = self.host.as_ref().map_or(0, crate::host::Host::losses);
-        if told == self.losses {
-            return false;
-        }
-        self.losses = told;
-        for rank in 0..self.peers.len() as u32 {
-            let is_dead = self.host.as_ref().is_some_and(|host| host.is_dead(rank));
-            if is_dead && !self.peers[rank as usize].lost {
-                self.lose(rank);
-            }
-        }
-        true
-    }
-
-    /// A rank has died, or cannot be reached any more.
-    pub fn lose(&mut self, rank: u32) {
-        let peer = &mut self.peers[rank as usize];
-        peer.lost = true;
-        peer.outlet = None;
-        peer.fifo.clear();
-        peer.synchronous.clear();
-        peer.recalled.clear();
-        if let Some(net) = &mut self.net {
-            net.forget_requests(rank);
-        }
-        self.stalled.retain(|stalled| *stalled != rank);
-        for comm in self.objects.comms.iter_mut() {
-            comm.broken |= contains(comm, rank);
-        }
-        let ended: Vec<u32> = self
-            .requests
-            .iter()
-            .filter(|(_, request)| !request.done)
-            .filter(|(_, request)| self.objects.comms.get(request.comm).is_some())
-            .filter(|(_, request)| {
-                let broken = self.objects.comms[request.comm].broken;
-                match request.work {
-                    Work::Receive if request.context & COLLECTIVE != 0 => broken,
-                    Work::Receive => match request.asks {
-                        matching::Source::Any => broken,
-                        matching::Source::Rank(_) => request.peer == rank,
-                    },
-                    Work::Eager | Work::Synchronous | Work::Rendezvous => request.peer == rank,
-                    Work::Pieces { .. } | Work::Moving { .. } | Work::Landing => {
-                        request.peer == rank
-                    }
-                    _ => false,
-                }
-            })
-            .map(|(index, _)| index)
-            .collect();
-        for request in ended {
-            self.fail(request);
-        }
-        let is_stranded = |request: &Request| {
-            let is_send = !request.done && request.work == Work::Rendezvous;
-            is_send && request.context & COLLECTIVE != 0
-        };
-        let all = self.requests.iter().filter(|(_, one)| is_stranded(one));
-        let broken = all.filter(|(_, one)| {
-            self.objects
-                .comms
-                .get(one.comm)
-                .is_some_and(|comm| comm.broken)
-        });
-        let stranded: Vec<u32> = broken.map(|(index, _)| index).collect();
-        for request in stranded {
-            // One may have ended with another.
-            if self.requests.get(request).is_some_and(is_stranded) {
-                self.take_back_send(request);
-            }
-        }
-        let (over, left) = std::mem::take(&mut self.executions)
-            .into_iter()
-            .partition::<Vec<_>, _>(|one| {
-                self.objects.comms[one.comm].broken && !one.is_given_up()
-            });
-        self.executions = left;
-        for execution in over {
-            let error = lost(format!("rank {rank} has died"));
-            self.give_up(execution, error);
-        }
-        self.sleepers.note();
-    }
-
-    /// A receive has met a long message that nobody sends any more.
-    #[cold]
-    pub fn never_comes(&mut self, receive: u32, (rank, tag): (u32, i32)) -> Outcome {
-        self.requests[receive].status = status(rank, tag, MPI_ERR_PROC_ABORTED, 0);
-        self.finish(receive);
-        Ok(())
-    }
-
-    /// A send of a collective that fails ends if its receiver, on this host, has left MPI: it reads nothing, and answers nothing.
-    pub fn forget_unread(&mut self, request: u32) {
-        let entry = &self.requests[request];
-        let (peer, is_send) = (
-            entry.peer,
-            !entry.source.is_empty() || entry.work == Work::Eager,
-        );
-        let has_left = || self.host.as_ref().is_some_and(|host| host.is_over(peer));
-        if entry.done || !is_send || self.peers[peer as usize].by_verbs || !has_left() {
-            return;
-        }
-        let waiting = &mut self.peers[peer as usize];
-        waiting
-            .fifo
-            .retain(|message| message.request != Some(request));
-        waiting
-            .recalled
-            .retain(|(_, recalled)| *recalled != request);
-        self.fail(request);
-    }
-
-    /// A long message of a collective that fails. Its receiver may be reading it, so it is over when that has been asked.
-    pub fn take_back_send(&mut self, request: u32) {
-        self.requests[request].status.error = MPI_ERR_PROC_ABORTED;
-        // What cannot be sent now is found out by who sends next.
-        let _ = self.cancel(request);
-    }
-
-    /// Ends a request that can never be over.
-    pub fn fail(&mut self, request: u32) {
-        let entry = &self.requests[request];
-        if entry.work == Work::Receive {
-            let (comm, context, asks) = (entry.comm, entry.context, entry.asks);
-            self.objects.comms[comm]
-                .matching(context)
-                .cancel(asks, request);
-        }
-        self.withdraw(request);
-        self.requests[request].status.error = MPI_ERR_PROC_ABORTED;
-        self.finish(request);
-    }
-
+impl Point {
     /// Whether a receive from `source` can only be met by what is here already.
     #[cold]
     pub fn is_hopeless(&self, comm: u32, context: u64, source: matching::Source) -> bool {
@@ -193,14 +57,166 @@ impl Runtime {
         self.objects.comms[comm]
             .matching(context)
             .cancel(asks, request);
-        self.requests.remove(request);
+        self.requests.slab.remove(request);
         Err(lost("whoever is to send it has died".to_owned()))
+    }
+}
+
+impl Runtime {
+    /// Looks whether the launcher has told of deaths. True if so.
+    pub fn look_for_losses(&mut self) -> bool {
+        let told = self.host.as_ref().map_or(0, crate::host::Host::losses);
+        if told == self.point.losses {
+            return false;
+        }
+        self.point.losses = told;
+        for rank in 0..self.point.peers.len() as u32 {
+            let is_dead = self.host.as_ref().is_some_and(|host| host.is_dead(rank));
+            if is_dead && !self.point.peers[rank as usize].lost {
+                self.lose(rank);
+            }
+        }
+        true
+    }
+
+    /// A rank has died, or cannot be reached any more.
+    pub fn lose(&mut self, rank: u32) {
+        let peer = &mut self.point.peers[rank as usize];
+        peer.lost = true;
+        peer.fifo.clear();
+        peer.synchronous.clear();
+        peer.recalled.clear();
+        self.shm.link(rank).lose();
+        if let Some(net) = &mut self.net {
+            net.forget_requests(rank);
+        }
+        self.point.stalled.retain(|stalled| *stalled != rank);
+        for comm in self.point.objects.comms.iter_mut() {
+            comm.broken |= contains(comm, rank);
+        }
+        let ended: Vec<u32> = self
+            .point
+            .requests
+            .slab
+            .iter()
+            .filter(|(_, request)| !request.done)
+            .filter(|(_, request)| self.point.objects.comms.get(request.comm).is_some())
+            .filter(|(_, request)| {
+                let broken = self.point.objects.comms[request.comm].broken;
+                match request.work {
+                    Work::Receive if request.context & COLLECTIVE != 0 => broken,
+                    Work::Receive => match request.asks {
+                        matching::Source::Any => broken,
+                        matching::Source::Rank(_) => request.peer == rank,
+                    },
+                    Work::Eager | Work::Synchronous | Work::Rendezvous => request.peer == rank,
+                    Work::Pieces { .. } | Work::Moving { .. } | Work::Landing => {
+                        request.peer == rank
+                    }
+                    _ => false,
+                }
+            })
+            .map(|(index, _)| index)
+            .collect();
+        for request in ended {
+            self.fail(request);
+        }
+        let is_stranded = |request: &Request| {
+            let is_send = !request.done && request.work == Work::Rendezvous;
+            is_send && request.context & COLLECTIVE != 0
+        };
+        let all = self
+            .point
+            .requests
+            .slab
+            .iter()
+            .filter(|(_, one)| is_stranded(one));
+        let broken = all.filter(|(_, one)| {
+            self.point
+                .objects
+                .comms
+                .get(one.comm)
+                .is_some_and(|comm| comm.broken)
+        });
+        let stranded: Vec<u32> = broken.map(|(index, _)| index).collect();
+        for request in stranded {
+            // One may have ended with another.
+            if self
+                .point
+                .requests
+                .slab
+                .get(request)
+                .is_some_and(is_stranded)
+            {
+                self.take_back_send(request);
+            }
+        }
+        let (over, left) = std::mem::take(&mut self.executions)
+            .into_iter()
+            .partition::<Vec<_>, _>(|one| {
+                self.point.objects.comms[one.comm].broken && !one.is_given_up()
+            });
+        self.executions = left;
+        for execution in over {
+            let error = lost(format!("rank {rank} has died"));
+            self.give_up(execution, error);
+        }
+        self.point.requests.waits.sleepers.note();
+    }
+
+    /// A receive has met a long message that nobody sends any more.
+    #[cold]
+    pub fn never_comes(&mut self, receive: u32, (rank, tag): (u32, i32)) -> Outcome {
+        self.point.requests[receive].status = status(rank, tag, MPI_ERR_PROC_ABORTED, 0);
+        self.finish(receive);
+        Ok(())
+    }
+
+    /// A send of a collective that fails ends if its receiver, on this host, has left MPI: it reads nothing, and answers nothing.
+    pub fn forget_unread(&mut self, request: u32) {
+        let entry = &self.point.requests[request];
+        let (peer, is_send) = (
+            entry.peer,
+            !entry.source.is_empty() || entry.work == Work::Eager,
+        );
+        let has_left = || self.host.as_ref().is_some_and(|host| host.is_over(peer));
+        if entry.done || !is_send || self.point.peers[peer as usize].by_verbs || !has_left() {
+            return;
+        }
+        let token = self.point.requests.slab.token(request);
+        let waiting = &mut self.point.peers[peer as usize];
+        waiting.fifo.retain(|message| message.token != token);
+        waiting
+            .recalled
+            .retain(|(_, recalled)| *recalled != request);
+        self.fail(request);
+    }
+
+    /// A long message of a collective that fails. Its receiver may be reading it, so it is over when that has been asked.
+    pub fn take_back_send(&mut self, request: u32) {
+        self.point.requests[request].status.error = MPI_ERR_PROC_ABORTED;
+        // What cannot be sent now is found out by who sends next.
+        let _ = self.cancel(request);
+    }
+
+    /// Ends a request that can never be over.
+    pub fn fail(&mut self, request: u32) {
+        let entry = &self.point.requests[request];
+        if entry.work == Work::Receive {
+            let (comm, context, asks) = (entry.comm, entry.context, entry.asks);
+            self.point.objects.comms[comm]
+                .matching(context)
+                .cancel(asks, request);
+        }
+        self.withdraw(request);
+        self.point.requests[request].status.error = MPI_ERR_PROC_ABORTED;
+        self.finish(request);
     }
 
     /// A collective of a communicator cannot be begun where a rank has died.
     #[inline]
     pub fn check_whole(&self, comm: u32) -> Outcome {
-        if self.objects.comms[comm].broken {
+        if self.point.objects.comms[comm].broken {
             return Err(lost("a rank of the communicator has died".to_owned()));
         }
         Ok(())

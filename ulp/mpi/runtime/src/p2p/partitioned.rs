@@ -103,7 +103,14 @@ impl Partitioned {
 
 impl Runtime {
     fn partitioned(&mut self, request: u32) -> Option<&mut Partitioned> {
-        match self.requests.get_mut(request)?.extra.as_deref_mut() {
+        match self
+            .point
+            .requests
+            .slab
+            .get_mut(request)?
+            .extra
+            .as_deref_mut()
+        {
             Some(Extra::Persistent(Persistent {
                 bound: Bound::Partitioned(side),
                 ..
@@ -122,14 +129,15 @@ impl Runtime {
         };
         let mut greeting = Buffer::new(GREETING);
         if sends {
-            let context = self.objects.comms.new_context();
+            let context = self.point.objects.comms.new_context();
             for (place, word) in [context, message, all].into_iter().enumerate() {
                 greeting.bytes_mut()[place * 8..][..8].copy_from_slice(&word.to_le_bytes());
             }
             let to = self
+                .point
                 .target(comm, true, peer, tag)
                 .ok_or_else(|| MpiError::new(MPI_ERR_RANK))?;
-            let hidden = self.meet(context, self.rank, to.peer)?;
+            let hidden = self.meet(context, self.point.rank, to.peer)?;
             if let Some(side) = self.partitioned(request) {
                 side.hidden = Some(hidden);
             }
@@ -137,11 +145,11 @@ impl Runtime {
                 let mut whole = Request::special(Work::Several(1), comm);
                 whole.freed = true;
                 whole.memory = Some(greeting);
-                let whole = self.add_request(whole)?;
+                let whole = self.point.requests.add(whole)?;
                 self.adopt(whole, child);
             }
         } else {
-            let context = self.objects.comms[comm].context | COLLECTIVE;
+            let context = self.point.objects.comms[comm].context | COLLECTIVE;
             let (from, sink) = (matching::Source::Rank(peer), greeting.sink());
             let tag = matching::Tag::Is(tag);
             let child = self.start_receive(comm, context, from, tag, sink)?;
@@ -155,21 +163,24 @@ impl Runtime {
 
     /// The communicator of the two sides.
     fn meet(&mut self, context: u64, sender: u32, receiver: u32) -> Outcome<u32> {
-        if let Some(known) = self.objects.comms.of_context(context) {
+        if let Some(known) = self.point.objects.comms.of_context(context) {
             // Both sides are this process.
             return Ok(known);
         }
         let (group, rank) = if sender == receiver {
             (vec![sender], 0)
         } else {
-            (vec![sender, receiver], u32::from(self.rank == receiver))
+            (
+                vec![sender, receiver],
+                u32::from(self.point.rank == receiver),
+            )
         };
         self.add_comm(Comm::new(context, Group::of(group), rank))
     }
 
     /// A part of a partitioned request is over. False if `parent` is none.
     pub fn partition_over(&mut self, parent: u32, part: &Request) -> bool {
-        let comm = self.requests[parent].comm;
+        let comm = self.point.requests[parent].comm;
         let Some(side) = self.partitioned(parent) else {
             return false;
         };
@@ -184,11 +195,11 @@ impl Runtime {
             let (context, message) = (word(0), word(1) as usize);
             side.message = message;
             let met = if is_whole {
-                self.meet(context, part.peer, self.rank)
+                self.meet(context, part.peer, self.point.rank)
             } else {
                 Err(MpiError::new(MPI_ERR_TRUNCATE))
             };
-            let is_active = self.requests[parent].work == Work::Persistent { active: true };
+            let is_active = self.point.requests[parent].work == Work::Persistent { active: true };
             let begun = met.and_then(|hidden| {
                 if let Some(side) = self.partitioned(parent) {
                     side.hidden = Some(hidden);
@@ -200,7 +211,7 @@ impl Runtime {
                 }
             });
             if let Err(error) = begun {
-                self.requests[parent].status.error = error.class;
+                self.point.requests[parent].status.error = error.class;
                 if is_active {
                     self.finish(parent);
                 }
@@ -222,7 +233,7 @@ impl Runtime {
             part.status.error,
             side.data.len() as u64,
         );
-        let (sends, whole) = (side.sends, &mut self.requests[parent]);
+        let (sends, whole) = (side.sends, &mut self.point.requests[parent]);
         debug_assert_eq!(whole.comm, comm);
         if !sends {
             let error = whole.status.error;
@@ -263,7 +274,7 @@ impl Runtime {
             return Ok(());
         }
         if side.peer.is_none() {
-            self.requests[request].status = FROM_NOBODY;
+            self.point.requests[request].status = FROM_NOBODY;
             self.finish(request);
             return Ok(());
         }
@@ -297,7 +308,7 @@ impl Runtime {
                 break;
             };
             let sink = side.range(number);
-            let context = self.objects.comms[hidden].context;
+            let context = self.point.objects.comms[hidden].context;
             let from = matching::Source::Rank(0);
             let tag = matching::Tag::Is(number as i32);
             let child = self.start_receive(hidden, context, from, tag, sink)?;
@@ -308,7 +319,7 @@ impl Runtime {
 
     /// A partition is ready: the message goes that has waited for it alone.
     pub fn partition_ready(&mut self, request: u32, partition: usize) -> Outcome {
-        let is_active = self.requests[request].work == Work::Persistent { active: true };
+        let is_active = self.point.requests[request].work == Work::Persistent { active: true };
         let Some(side) = self
             .partitioned(request)
             .filter(|side| side.sends && is_active)
@@ -344,8 +355,9 @@ impl Runtime {
             }
             return Ok(());
         };
-        let other = self.objects.comms[hidden].group.size() - 1;
+        let other = self.point.objects.comms[hidden].group.size() - 1;
         let to: Target = self
+            .point
             .target(hidden, false, other, number as i32)
             .ok_or_else(|| MpiError::new(MPI_ERR_INTERN))?;
         match self.start_send(to, source, false)? {
@@ -364,7 +376,7 @@ impl Runtime {
 
     /// Whether a partition has come; all have of a request that is not active.
     pub fn partition_arrived(&mut self, request: u32, partition: usize) -> Outcome<bool> {
-        let entry = &self.requests[request];
+        let entry = &self.point.requests[request];
         let is_over = entry.done || entry.work == Work::Persistent { active: false };
         let Some(side) = self.partitioned(request).filter(|side| !side.sends) else {
             let text = "it is no partitioned receive";
@@ -382,13 +394,13 @@ impl Runtime {
     /// A partitioned request is gone: what the sender says first has nobody to go to, and nobody else uses the communicator of the two.
     pub fn drop_partitioned(&mut self, side: Partitioned) {
         if let Some((child, greeting)) = side.greeting {
-            let entry = &mut self.requests[child];
+            let entry = &mut self.point.requests[child];
             entry.parent = NOBODY;
             entry.freed = true;
             entry.memory = Some(greeting);
         }
         if let Some(hidden) = side.hidden
-            && self.objects.comms[hidden].group.size() > 1
+            && self.point.objects.comms[hidden].group.size() > 1
         {
             self.drop_comm(hidden);
         }

@@ -97,7 +97,7 @@ impl Runtime {
             child: NOBODY,
             _layout: layout,
         })));
-        self.add_request(request)
+        self.point.requests.add(request)
     }
 
     /// A round of a persistent collective is over: what it does waits for the next.
@@ -105,7 +105,7 @@ impl Runtime {
         if let Some(Extra::Persistent(Persistent {
             bound: Bound::Collective { prepared, .. },
             ..
-        })) = self.requests[request].extra.as_deref_mut()
+        })) = self.point.requests[request].extra.as_deref_mut()
         {
             *prepared = Some(done);
         }
@@ -114,7 +114,7 @@ impl Runtime {
 
 /// Begins what a persistent request does.
 pub fn start(guard: &mut Guard, request: u32) -> Outcome {
-    let entry = &mut guard.requests[request];
+    let entry = &mut guard.point.requests[request];
     let Work::Persistent { active } = &mut entry.work else {
         return Err(MpiError::with(MPI_ERR_REQUEST, "it is not persistent"));
     };
@@ -126,21 +126,21 @@ pub fn start(guard: &mut Guard, request: u32) -> Outcome {
     entry.status = EMPTY;
     let begun = begin(guard, request);
     if begun.is_err() {
-        guard.requests[request].work = Work::Persistent { active: false };
+        guard.point.requests[request].work = Work::Persistent { active: false };
     }
     begun
 }
 
 fn begin(guard: &mut Guard, request: u32) -> Outcome {
-    let comm = guard.requests[request].comm;
-    let is_broken = guard.objects.comms[comm].broken;
-    let Some(Extra::Persistent(whole)) = guard.requests[request].extra.as_deref_mut() else {
+    let comm = guard.point.requests[request].comm;
+    let is_broken = guard.point.objects.comms[comm].broken;
+    let Some(Extra::Persistent(whole)) = guard.point.requests[request].extra.as_deref_mut() else {
         return Err(MpiError::new(MPI_ERR_INTERN));
     };
     match &mut whole.bound {
         Bound::Nobody(status) => {
             let status = *status;
-            guard.requests[request].status = status;
+            guard.point.requests[request].status = status;
             guard.finish(request);
         }
         Bound::Send { to, source, mode } => {
@@ -159,7 +159,7 @@ fn begin(guard: &mut Guard, request: u32) -> Outcome {
         }
         Bound::Receive { from, tag, sink } => {
             let (from, tag, sink) = (*from, *tag, *sink);
-            let context = guard.objects.comms[comm].context;
+            let context = guard.point.objects.comms[comm].context;
             let child = guard.start_receive(comm, context, from, tag, sink)?;
             guard.adopt(request, child);
         }

@@ -4,11 +4,48 @@
 
 use crate::errors::Outcome;
 use crate::ground::status::{EMPTY, Status};
-use crate::handle::NOBODY;
 use crate::host::Sink;
+use crate::p2p::point::Point;
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
+
+impl Point {
+    /// Begins a receive from one rank into one run of bytes, where that takes no more than to put
+    /// it behind those that wait: its request. None if it takes more: then
+    /// nothing has happened.
+    #[inline(always)]
+    pub fn post_at_once(
+        &mut self,
+        comm: u32,
+        source: u32,
+        tag: matching::Tag,
+        sink: Sink,
+    ) -> Option<u32> {
+        let request = *self.requests.spares.last()?;
+        let spare = self.requests.slab.get_mut(request)?;
+        let entry = self.objects.comms.get_mut(comm)?;
+        let context = entry.context;
+        let world = entry.world_of(context, source)?;
+        if self.losses != 0 || self.peers.get(world as usize)?.lost {
+            return None;
+        }
+        if !entry.point.post_next(source, tag, request) {
+            return None;
+        }
+        self.requests.spares.pop();
+        spare.done = false;
+        spare.freed = false;
+        spare.work = Work::Receive;
+        spare.comm = comm;
+        spare.context = context;
+        spare.peer = world;
+        spare.asks = matching::Source::Rank(source);
+        spare.sink = sink;
+        spare.status = EMPTY;
+        Some(request)
+    }
+}
 
 impl Runtime {
     /// Begins a receive; its request.
@@ -21,63 +58,21 @@ impl Runtime {
         tag: matching::Tag,
         sink: Sink,
     ) -> Outcome<u32> {
-        let request = match self.take_spare(sink) {
+        let request = match self.point.requests.take_spare(sink) {
             Some(request) => {
-                self.renew(request, comm, context, source, sink);
+                self.point
+                    .requests
+                    .renew(request, comm, context, source, sink);
                 // What MPI_Cancel leaves as it is.
-                self.requests[request].status = EMPTY;
+                self.point.requests[request].status = EMPTY;
                 request
             }
-            None => self.add_request(Request::receive(comm, context, source, sink))?,
+            None => self
+                .point
+                .requests
+                .add(Request::receive(comm, context, source, sink))?,
         };
         self.post_receive(request, comm, context, source, tag)
-    }
-
-    /// A receive that is over and that nobody knows any more, for one into `sink`. To make a
-    /// request anew costs as much as the rest of a call.
-    #[inline(always)]
-    fn take_spare(&mut self, sink: Sink) -> Option<u32> {
-        if sink.has_gaps() {
-            return None;
-        }
-        self.spares.pop()
-    }
-
-    /// Makes a spare one a receive again.
-    #[inline(always)]
-    fn renew(
-        &mut self,
-        request: u32,
-        comm: u32,
-        context: u64,
-        source: matching::Source,
-        sink: Sink,
-    ) {
-        let entry = &mut self.requests[request];
-        entry.done = false;
-        entry.freed = false;
-        entry.work = Work::Receive;
-        entry.comm = comm;
-        entry.context = context;
-        entry.peer = NOBODY;
-        entry.asks = source;
-        entry.sink = sink;
-    }
-
-    /// A receive is over, and its status is known: it is kept for another one, or goes.
-    #[inline(always)]
-    pub fn put_back(&mut self, request: u32) {
-        let entry = &mut self.requests[request];
-        if self.spares.len() == SPARES || entry.work != Work::Receive || entry.has_more() {
-            self.requests.discard(request);
-            return;
-        }
-        // Nothing is concerned by it any more, no late answer may name it, and no handle of the
-        // program.
-        entry.comm = NOBODY;
-        entry.freed = true;
-        self.requests.retire(request);
-        self.spares.push(request);
     }
 
     /// Begins a receive that the call waits for. Its request is made in place of the last one's: to
@@ -91,11 +86,13 @@ impl Runtime {
         tag: matching::Tag,
         sink: Sink,
     ) -> Outcome<u32> {
-        let context = self.objects.comms[comm].context;
-        let Some(request) = self.take_spare(sink) else {
+        let context = self.point.objects.comms[comm].context;
+        let Some(request) = self.point.requests.take_spare(sink) else {
             return self.start_slowly(comm, source, tag, sink);
         };
-        self.renew(request, comm, context, source, sink);
+        self.point
+            .requests
+            .renew(request, comm, context, source, sink);
         self.post_receive(request, comm, context, source, tag)
     }
 
@@ -107,51 +104,16 @@ impl Runtime {
         tag: matching::Tag,
         sink: Sink,
     ) -> Outcome<u32> {
-        let context = self.objects.comms[comm].context;
+        let context = self.point.objects.comms[comm].context;
         self.start_receive(comm, context, source, tag, sink)
     }
 
     /// What has become of such a receive, which is over.
     #[inline(always)]
     pub fn take_waited(&mut self, request: u32) -> Status {
-        let status = self.requests[request].status;
-        self.put_back(request);
+        let status = self.point.requests[request].status;
+        self.point.requests.put_back(request);
         status
-    }
-
-    /// Begins a receive from one rank into one run of bytes, where that takes no more than to put
-    /// it behind those that wait: its request. None if it takes more: then
-    /// nothing has happened.
-    #[inline(always)]
-    pub fn post_at_once(
-        &mut self,
-        comm: u32,
-        source: u32,
-        tag: matching::Tag,
-        sink: Sink,
-    ) -> Option<u32> {
-        let request = *self.spares.last()?;
-        let spare = self.requests.get_mut(request)?;
-        let entry = self.objects.comms.get_mut(comm)?;
-        let context = entry.context;
-        let world = entry.world_of(context, source)?;
-        if self.losses != 0 || self.peers.get(world as usize)?.lost {
-            return None;
-        }
-        if !entry.point.post_next(source, tag, request) {
-            return None;
-        }
-        self.spares.pop();
-        spare.done = false;
-        spare.freed = false;
-        spare.work = Work::Receive;
-        spare.comm = comm;
-        spare.context = context;
-        spare.peer = world;
-        spare.asks = matching::Source::Rank(source);
-        spare.sink = sink;
-        spare.status = EMPTY;
-        Some(request)
     }
 
     /// Hands a receive to those who wait, or gives it the message that has waited for it.
@@ -165,25 +127,22 @@ impl Runtime {
         tag: matching::Tag,
     ) -> Outcome<u32> {
         let mut is_lost = false;
-        if let Some(held) = self.objects.comms[comm]
+        if let Some(held) = self.point.objects.comms[comm]
             .matching(context)
             .post(source, tag, request)
         {
             self.deliver_held(held, request)
                 .inspect_err(|_| self.abandon(request))?;
         } else if let matching::Source::Rank(rank) = source
-            && let Some(world) = self.objects.comms[comm].world_of(context, rank)
+            && let Some(world) = self.point.objects.comms[comm].world_of(context, rank)
         {
             // The answer to "who is that" for those who look at a peer that has died.
-            self.requests[request].peer = world;
-            is_lost = self.peers[world as usize].lost;
+            self.point.requests[request].peer = world;
+            is_lost = self.point.peers[world as usize].lost;
         }
-        if self.losses != 0 || is_lost {
-            self.check_hope(request)?;
+        if self.point.losses != 0 || is_lost {
+            self.point.check_hope(request)?;
         }
         Ok(request)
     }
 }
-
-/// Receives that are kept for the next ones.
-const SPARES: usize = 128;

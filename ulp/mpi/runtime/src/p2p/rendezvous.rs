@@ -4,18 +4,21 @@
 //! without the peer's program.
 
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
-use crate::errors::Outcome;
+use crate::errors::{Outcome, broken};
 use crate::ground::status::status;
 use crate::host::Source;
-use crate::p2p::deliver::{Content, Held};
+use crate::p2p::due::Due;
+use crate::p2p::point::Point;
+use crate::p2p::unexpected::{Content, Held};
 use crate::request::Work;
 use crate::runtime::Runtime;
-use crate::transport::contract::{Body, Offered, Place, Queued};
+use crate::transport::contract::{Message, Offered, Place, body_of};
 use crate::transport::shm::ways::Way;
 use ferriband_mpi_proto::envelope::{self, Envelope, GET, Kind, PUT, Piece, Rts, WHOLE};
 use zerocopy::IntoBytes;
 
-impl Runtime {
+impl Point {
+    /// A rank has a long message for this one.
     pub(super) fn take_rts(&mut self, from: u32, envelope: &Envelope, rts: &Rts) -> Outcome {
         let (request, length) = (rts.send_request.get(), rts.length.get());
         let offered = match rts.mode.get() {
@@ -25,16 +28,24 @@ impl Runtime {
             }),
             PUT => Offered::Parts,
             WHOLE => Offered::Whole,
-            _ => return Err(self.broken(from)),
+            _ => return Err(broken(from)),
         };
         if let Some(comm) = self.objects.comms.of_context(envelope.context) {
             let entry = &mut self.objects.comms[comm];
             let Some(rank) = entry.rank_of(envelope.context, from) else {
-                return Err(self.broken(from));
+                return Err(broken(from));
             };
             if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
                 self.requests[receive].peer = from;
-                return self.fetch(receive, rank, envelope.tag, request, length, offered);
+                self.due.push_back(Due::Fetch {
+                    receive: self.requests.slab.token(receive),
+                    rank,
+                    tag: envelope.tag,
+                    request,
+                    length,
+                    offered,
+                });
+                return Ok(());
             }
         }
         let held = Held {
@@ -51,6 +62,35 @@ impl Runtime {
         self.unexpected(envelope.context, held)
     }
 
+    /// A piece of a long message has come.
+    pub(super) fn take_piece(&mut self, from: u32, body: Source) -> Outcome {
+        let piece: Piece = body_of(from, body)?;
+        let own = size_of::<Piece>();
+        let bytes = body.part(own, body.len() - own);
+        let request = self.requests.named(piece.receive_request.get(), from);
+        let Some((request, entry)) = request.map(|at| (at, &mut self.requests[at])) else {
+            return Err(broken(from));
+        };
+        let (at, length) = (piece.offset.get(), bytes.len() as u64);
+        match &mut entry.work {
+            Work::Pieces { expected, received }
+                if length != 0 && at.checked_add(length).is_some_and(|end| end <= *expected) =>
+            {
+                *received += length;
+                let is_whole = received >= expected;
+                bytes.copy_to(&entry.sink.part(at as usize, bytes.len()));
+                if is_whole {
+                    let receive = self.requests.slab.token(request);
+                    self.due.push_back(Due::Whole(receive));
+                }
+                Ok(())
+            }
+            _ => Err(broken(from)),
+        }
+    }
+}
+
+impl Runtime {
     /// A long message has met its receive: reads it if it has an address and may be read, or asks
     /// for it in pieces.
     pub fn fetch(
@@ -62,15 +102,15 @@ impl Runtime {
         length: u64,
         offered: Offered,
     ) -> Outcome {
-        let peer = self.requests[receive].peer;
-        let sink = self.requests[receive].sink;
+        let peer = self.point.requests[receive].peer;
+        let sink = self.point.requests[receive].sink;
         let wanted = length.min(sink.len() as u64);
-        if self.peers[peer as usize].lost {
+        if self.point.peers[peer as usize].lost {
             return self.never_comes(receive, (rank, tag));
         }
         let mut is_here = wanted == 0;
         let mut timed = false;
-        if self.peers[peer as usize].by_verbs {
+        if self.point.peers[peer as usize].by_verbs {
             let lengths = (length, wanted);
             if !is_here && self.fetch_by_verbs(receive, (rank, tag), request, lengths, offered)? {
                 return Ok(());
@@ -105,7 +145,7 @@ impl Runtime {
             self.received(receive, rank, tag, length);
             return self.fin(peer, request, length, MPI_SUCCESS);
         }
-        let entry = &mut self.requests[receive];
+        let entry = &mut self.point.requests[receive];
         entry.work = Work::Pieces {
             expected: wanted,
             received: 0,
@@ -116,7 +156,7 @@ impl Runtime {
             MPI_SUCCESS
         };
         entry.status = status(rank, tag, error, wanted);
-        let token = self.token(receive);
+        let token = self.point.requests.token(receive);
         if timed {
             self.ways.asked();
         }
@@ -134,7 +174,7 @@ impl Runtime {
 
     /// A message cannot be received where it is to go: both sides are told.
     pub fn fetch_failed(&mut self, receive: u32, peer: u32, request: u64, class: i32) -> Outcome {
-        self.requests[receive].status.error = class;
+        self.point.requests[receive].status.error = class;
         self.finish(receive);
         self.fin(peer, request, 0, class)
     }
@@ -153,16 +193,16 @@ impl Runtime {
 
     /// The receiver asks for a message: in pieces, or to be written to its memory.
     pub fn asked_for(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
-        let Some(request) = self.named(cts.send_request.get(), peer) else {
+        let Some(request) = self.point.requests.named(cts.send_request.get(), peer) else {
             return self.asked_too_late(peer, cts);
         };
-        let entry = &self.requests[request];
+        let entry = &self.point.requests[request];
         let length = cts.length.get();
         let fits = entry.work == Work::Rendezvous
             && cts.offset.get() == 0
             && (1..=entry.source.len() as u64).contains(&length);
         if !fits {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         }
         let place = Place {
             address: cts.address.get(),
@@ -172,42 +212,38 @@ impl Runtime {
             return self.send_asked_by_lane(peer, request, cts.lane.get(), length);
         }
         if place.address != 0 {
-            self.requests[request].work = Work::Moving { expected: length };
+            self.point.requests[request].work = Work::Moving { expected: length };
             return self.write_by_verbs(peer, request, cts.receive_request.get(), length, place);
         }
         self.withdraw(request);
-        let entry = &self.requests[request];
+        let entry = &self.point.requests[request];
         let piece = envelope::Piece {
             receive_request: cts.receive_request,
             offset: 0.into(),
         };
-        let message = Queued {
-            kind: Kind::Piece,
-            flags: 0,
-            tag: 0,
-            context: 0,
-            body: Body::new(piece.as_bytes()),
+        let message = Message {
             source: entry.source.part(0, length as usize),
-            request: Some(request),
+            token: self.point.requests.slab.token(request),
+            ..Message::answer(Kind::Piece, piece.as_bytes())
         };
         // Not asked for twice.
-        self.requests[request].work = Work::Eager;
+        self.point.requests[request].work = Work::Eager;
         self.queue(peer, message)
     }
 
     /// A message has been read by its receiver, or will never be; or its sender has written it.
     pub fn fetched(&mut self, peer: u32, fin: &envelope::Fin) -> Outcome {
-        let Some(request) = self.named(fin.request.get(), peer) else {
+        let Some(request) = self.point.requests.named(fin.request.get(), peer) else {
             // Over already: a collective of whose ranks one has died.
             return Ok(());
         };
-        let entry = &mut self.requests[request];
+        let entry = &mut self.point.requests[request];
         let is_receive = entry.source.is_empty();
         match entry.work {
             Work::Rendezvous => (),
             Work::Moving { expected } if is_receive && fin.length.get() == expected => (),
             Work::Pieces { .. } if fin.status.get() != 0 => (),
-            _ => return Err(self.broken(peer)),
+            _ => return Err(broken(peer)),
         }
         // Its sender cannot write it, or it cannot be read.
         if fin.status.get() != 0 {
@@ -215,40 +251,6 @@ impl Runtime {
         }
         self.withdraw(request);
         self.finish(request);
-        Ok(())
-    }
-
-    /// Where the piece that a peer sends goes: request and place, if it fits.
-    pub fn place_of_piece(&self, peer: u32, piece: &envelope::Piece, length: u64) -> Option<u32> {
-        let request = self.named(piece.receive_request.get(), peer)?;
-        let Work::Pieces { expected, .. } = self.requests[request].work else {
-            return None;
-        };
-        let end = piece.offset.get().checked_add(length)?;
-        (end <= expected && length != 0).then_some(request)
-    }
-
-    /// A piece has been placed.
-    pub fn piece_placed(&mut self, request: u32, length: u64) {
-        if let Work::Pieces { expected, received } = &mut self.requests[request].work {
-            *received += length;
-            if received >= expected {
-                self.ways.came(*expected);
-                self.finish(request);
-            }
-        }
-    }
-
-    pub(super) fn take_piece(&mut self, from: u32, body: Source) -> Outcome {
-        let piece: Piece = self.body_of(from, body)?;
-        let own = size_of::<Piece>();
-        let bytes = body.part(own, body.len() - own);
-        let Some(request) = self.place_of_piece(from, &piece, bytes.len() as u64) else {
-            return Err(self.broken(from));
-        };
-        let at = piece.offset.get() as usize;
-        bytes.copy_to(&self.requests[request].sink.part(at, bytes.len()));
-        self.piece_placed(request, bytes.len() as u64);
         Ok(())
     }
 }

@@ -1,8 +1,6 @@
 //! Requests: sends and receives that are not over when they begin, and what is made of them.
 
 use super::{family, persistent};
-use crate::constants::MPI_ERR_OTHER;
-use crate::errors::{MpiError, Outcome};
 use crate::ground::status::{EMPTY, Status};
 use crate::handle::NOBODY;
 use crate::host;
@@ -167,42 +165,11 @@ impl Request {
 }
 
 impl Runtime {
-    /// What names a request to a peer.
-    pub fn token(&self, request: u32) -> u64 {
-        u64::from(self.requests.handle(request).cast_unsigned())
-    }
-
-    /// The request that a peer names, if it is one that it may name.
-    pub fn named(&self, token: u64, peer: u32) -> Option<u32> {
-        let handle = i32::try_from(token).ok()?;
-        let index = self.requests.index_of(handle)?;
-        (self.requests[index].peer == peer && !self.requests[index].done).then_some(index)
-    }
-
-    /// Keeps a request; its index.
-    #[inline(always)]
-    pub fn add_request(&mut self, request: Request) -> Outcome<u32> {
-        self.requests
-            .insert(request)
-            .map_err(|_| too_many_requests())
-    }
-
     /// A request is over.
     #[inline]
     pub fn finish(&mut self, request: u32) {
-        self.satisfied |= request == self.awaited;
-        self.sleepers.over(request);
-        let entry = &mut self.requests[request];
-        entry.done = true;
-        self.ended = self.ended.wrapping_add(1);
-        entry.ended = self.ended;
-        if entry.freed || entry.parent != NOBODY {
+        if self.point.requests.finish(request) {
             self.conclude(request);
         }
     }
-}
-
-#[cold]
-fn too_many_requests() -> MpiError {
-    MpiError::with(MPI_ERR_OTHER, "too many requests")
 }

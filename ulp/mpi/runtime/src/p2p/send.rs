@@ -8,11 +8,12 @@ use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::host::Source;
 use crate::loss::dead;
-use crate::p2p::deliver::{Content, Held};
+use crate::p2p::point::Point;
+use crate::p2p::unexpected::{Content, Held};
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::{Body, Offered, Place, Queued};
+use crate::transport::contract::{Body, Head, Message, Offered, Place};
 use ferriband_mpi_proto::envelope::{self, Kind, SYNC};
 use zerocopy::IntoBytes;
 
@@ -38,7 +39,20 @@ pub enum Started {
     Pending(u32),
 }
 
-impl Runtime {
+impl Target {
+    /// What the envelope of a message that goes eagerly says.
+    #[inline(always)]
+    pub fn head(&self) -> Head {
+        Head {
+            kind: Kind::Eager,
+            flags: 0,
+            tag: self.tag,
+            context: self.context,
+        }
+    }
+}
+
+impl Point {
     /// Where a message to `rank` of the communicator at `comm` goes.
     #[inline(always)]
     pub fn target(&self, comm: u32, collective: bool, rank: u32, tag: i32) -> Option<Target> {
@@ -51,7 +65,9 @@ impl Runtime {
             tag,
         })
     }
+}
 
+impl Runtime {
     /// Begins a send. A synchronous one is over when its receive has met it.
     #[inline(always)]
     pub fn start_send(
@@ -60,7 +76,7 @@ impl Runtime {
         source: Source,
         synchronous: bool,
     ) -> Outcome<Started> {
-        if to.peer == self.rank {
+        if to.peer == self.point.rank {
             return self.send_to_self(to, source, synchronous);
         }
         let is_eager = source.len() <= self.settings.sizes.eager;
@@ -80,8 +96,8 @@ impl Runtime {
         synchronous: bool,
         is_eager: bool,
     ) -> Outcome<Started> {
-        if is_eager && !synchronous && self.peers[to.peer as usize].fifo.is_empty() {
-            let stored = self.push(to.peer, Kind::Eager, 0, to.tag, to.context, &[], source)?;
+        if is_eager && !synchronous && self.point.peers[to.peer as usize].fifo.is_empty() {
+            let stored = self.push(to.peer, &to.head(), &[], source)?;
             if stored {
                 return Ok(Started::Done);
             }
@@ -97,7 +113,7 @@ impl Runtime {
         synchronous: bool,
         is_eager: bool,
     ) -> Outcome<Started> {
-        if self.peers[to.peer as usize].lost {
+        if self.point.peers[to.peer as usize].lost {
             return Err(dead(to.peer));
         }
         let is_eager =
@@ -107,20 +123,22 @@ impl Runtime {
             (true, true) => Work::Synchronous,
             (false, _) => Work::Rendezvous,
         };
-        let request =
-            self.add_request(Request::send(work, to.comm, to.context, to.peer, source))?;
-        let mut message = Queued {
-            kind: Kind::Eager,
-            flags: if work == Work::Synchronous { SYNC } else { 0 },
-            tag: to.tag,
-            context: to.context,
+        let request = self
+            .point
+            .requests
+            .add(Request::send(work, to.comm, to.context, to.peer, source))?;
+        let mut message = Message {
+            head: Head {
+                flags: if work == Work::Synchronous { SYNC } else { 0 },
+                ..to.head()
+            },
             body: Body::EMPTY,
             source,
-            request: Some(request),
+            token: self.point.requests.slab.token(request),
         };
         if work == Work::Rendezvous {
             // Elements with gaps are not to be read: the receiver asks for them.
-            let offered = if self.peers[to.peer as usize].by_verbs {
+            let offered = if self.point.peers[to.peer as usize].by_verbs {
                 self.offer(to.peer, request, source)
             } else if let Some(address) = source.address() {
                 self.pages.note(Some(address), source.len());
@@ -136,13 +154,13 @@ impl Runtime {
             };
             let Place { address, rkey } = offered.place().unwrap_or_default();
             let rts = envelope::Rts {
-                send_request: self.token(request).into(),
+                send_request: self.point.requests.token(request).into(),
                 length: (source.len() as u64).into(),
                 address: address.into(),
                 rkey: rkey.into(),
                 mode: mode.into(),
             };
-            message.kind = Kind::Rts;
+            message.head.kind = Kind::Rts;
             message.body = Body::new(rts.as_bytes());
             message.source = Source::EMPTY;
         }
@@ -153,9 +171,10 @@ impl Runtime {
     /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
     /// goes eagerly by memory that both share: where blocks are large enough.
     fn goes_near(&self, peer: u32, length: usize) -> bool {
-        let entry = &self.peers[peer as usize];
         let longest = match &self.host {
-            Some(host) if !entry.by_verbs => host.longest().min(self.settings.sizes.eager_near),
+            Some(host) if !self.point.peers[peer as usize].by_verbs => {
+                host.longest().min(self.settings.sizes.eager_near)
+            }
             _ => 0,
         };
         length <= longest
@@ -163,14 +182,14 @@ impl Runtime {
 
     #[cold]
     fn send_to_self(&mut self, to: Target, source: Source, synchronous: bool) -> Outcome<Started> {
-        let Some(rank) = self.objects.comms[to.comm].rank_of(to.context, to.peer) else {
+        let Some(rank) = self.point.objects.comms[to.comm].rank_of(to.context, to.peer) else {
             return Err(MpiError::new(MPI_ERR_INTERN));
         };
-        if let Some(receive) = self.objects.comms[to.comm]
+        if let Some(receive) = self.point.objects.comms[to.comm]
             .matching(to.context)
             .arrive(rank, to.tag)
         {
-            let entry = &mut self.requests[receive];
+            let entry = &mut self.point.requests[receive];
             source.copy_to(&entry.sink);
             entry.peer = to.peer;
             self.received(receive, rank, to.tag, source.len() as u64);
@@ -183,7 +202,7 @@ impl Runtime {
                 Started::Done,
             )
         } else {
-            let request = self.add_request(Request::send(
+            let request = self.point.requests.add(Request::send(
                 Work::Own,
                 to.comm,
                 to.context,
@@ -192,7 +211,7 @@ impl Runtime {
             ))?;
             (Content::Own { request }, Started::Pending(request))
         };
-        self.hold(
+        self.point.hold(
             to.comm,
             to.context,
             Held {

@@ -1,26 +1,81 @@
-//! What messages and transports say to each other.
+//! What messages between two ranks and transports say to each other.
 //!
-//! Owns: a message that waits, and how a long one can be had. Must not know: either transport.
+//! Owns: a message that waits, how a long one can be had, to whom one is told that has come. Must
+//! not know: either transport, communicators, requests, what a message is for.
 
+use crate::errors::{Outcome, broken};
+use crate::handle::Token;
 use crate::host::Source;
-use ferriband_mpi_proto::envelope;
+use crate::trace;
+use ferriband_mpi_proto::envelope::{Envelope, Kind};
+use zerocopy::FromBytes;
+
+/// What an envelope says that is not the transport's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What the message is.
+    pub kind: Kind,
+    /// Flags that are not the transport's.
+    pub flags: u8,
+    /// The program's tag.
+    pub tag: i32,
+    /// The communicator's context; bit 0: collective.
+    pub context: u64,
+}
+
+impl Head {
+    /// Of a message that is not the program's.
+    pub const fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            flags: 0,
+            tag: 0,
+            context: 0,
+        }
+    }
+}
 
 /// A message that waits for room.
-pub struct Queued {
-    /// What it is.
-    pub kind: envelope::Kind,
-    /// Flags of its envelope.
-    pub flags: u8,
-    /// Tag of its envelope.
-    pub tag: i32,
-    /// Context of its envelope.
-    pub context: u64,
+#[derive(Clone, Copy)]
+pub struct Message {
+    /// What its envelope says.
+    pub head: Head,
     /// The body's part that is not the program's.
     pub body: Body,
     /// The program's part.
     pub source: Source,
-    /// The request that it belongs to.
-    pub request: Option<u32>,
+    /// What it is a part of; [`Token::NONE`] if nobody asks what becomes of it.
+    pub token: Token,
+}
+
+impl Message {
+    /// One without a byte of the program's, of which nobody asks what becomes of it.
+    pub fn answer(kind: Kind, body: &[u8]) -> Self {
+        Self {
+            head: Head::of(kind),
+            body: Body::new(body),
+            source: Source::EMPTY,
+            token: Token::NONE,
+        }
+    }
+}
+
+/// What becomes of a message that was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is taken: the next one may be told.
+    Next,
+    /// It is taken: there is something to do before the next one is told.
+    Stop,
+    /// It is not taken: it stays where it lies.
+    Keep,
+}
+
+/// Who is told of the messages of a rank, in their order. Whoever it is sends nothing meanwhile.
+pub trait Deliver {
+    /// A message whose turn it is has come from rank `from` of the world. Its body may be read
+    /// until this returns. After an error it is not taken, and stays where it lies.
+    fn eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict>;
 }
 
 /// The part of a message's body that is not the program's: 48 bytes at most.
@@ -80,4 +135,27 @@ impl Offered {
             Self::Whole | Self::Parts => None,
         }
     }
+}
+
+/// The beginning of a body as a structure; a body that is too short breaks the rules.
+pub fn body_of<T: FromBytes>(from: u32, body: Source) -> Outcome<T> {
+    const LONGEST: usize = 48;
+    let size = size_of::<T>();
+    if body.len() < size {
+        return Err(broken(from));
+    }
+    let mut bytes = [0; LONGEST];
+    body.part(0, size).copy_into(&mut bytes[..size]);
+    T::read_from_bytes(&bytes[..size]).map_err(|_| broken(from))
+}
+
+/// A message has come to a traced rank.
+#[cold]
+pub fn write_down(from: u32, envelope: &Envelope, body: Source) {
+    let mut head = [0; 16];
+    let length = head.len().min(body.len());
+    body.part(0, length).copy_into(&mut head[..length]);
+    let (kind, seq, tag) = (envelope.kind, envelope.seq, envelope.tag);
+    let context = envelope.context;
+    trace::came(from, kind, seq, tag, context, &head[..length], body.len());
 }

@@ -139,7 +139,7 @@ fn alltoall_by_reading(
 
 /// Reads a block of another rank. False if that is not allowed here.
 fn read(guard: &mut Guard, (comm, rank): (u32, u32), address: u64, place: &Sink) -> Outcome<bool> {
-    let world = guard.objects.comms[comm]
+    let world = guard.point.objects.comms[comm]
         .group
         .world(rank)
         .ok_or_else(broken)?;

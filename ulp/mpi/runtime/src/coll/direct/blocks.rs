@@ -5,78 +5,13 @@
 
 use super::{hear, hear_all, tell, with};
 use crate::coll::exec::{Combine, Prepared};
-use crate::coll::shared::{Sharing, broken};
+use crate::coll::shape::{Shape, What};
+use crate::coll::shared::broken;
 use crate::constants::MPI_SUCCESS;
 use crate::edge::Guard;
 use crate::errors::Outcome;
 use crate::host::{Area, Sink, Source};
-use ferriband_mpi_coll::{Algorithm, Collective, Place};
-use ferriband_mpi_proto::segment::HALF;
 use std::ops::Range;
-
-/// How a collective is done in shared memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    what: What,
-    /// Bytes that each rank tells which tells something.
-    told: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Gather,
-    Scatter {
-        root: u32,
-    },
-    Allgather,
-    /// This rank's result begins so many bytes into the vector, and has so many.
-    ReduceScatter {
-        at: usize,
-        length: usize,
-    },
-    Scan {
-        exclusive: bool,
-    },
-}
-
-/// How the blocking call under way does a collective in memory that the ranks of the
-/// communicator at `comm` share, if the table says that it goes there. `bytes` and `unit` as
-/// for [`crate::runtime::Runtime::schedule`].
-pub fn shape(
-    guard: &Guard,
-    comm: u32,
-    collective: &Collective<'_>,
-    bytes: u64,
-    unit: usize,
-) -> Option<Shape> {
-    let Sharing::Part(area) = &guard.comm_states[comm].sharing else {
-        return None;
-    };
-    let (me, size) = area.place();
-    let in_bytes = |units: u64| units as usize * unit;
-    let what = match *collective {
-        Collective::Gather { .. } => What::Gather,
-        Collective::Scatter { root, .. } => What::Scatter { root },
-        Collective::Allgather { .. } => What::Allgather,
-        Collective::ReduceScatter { blocks, .. } => What::ReduceScatter {
-            at: in_bytes((0..me).map(|rank| blocks.of(rank)).sum()),
-            length: in_bytes(blocks.of(me)),
-        },
-        Collective::Scan { exclusive, .. } => What::Scan { exclusive },
-        _ => return None,
-    };
-    let place = Place {
-        shared_units: u64::from(HALF) / unit.max(1) as u64,
-        ..Place::new(me, size)
-    };
-    let chosen = guard
-        .table()
-        .choose(collective, place, bytes, area.is_crowded());
-    (guard.blocks && chosen == Algorithm::Shared).then(|| Shape {
-        what,
-        told: in_bytes(collective.told(place)),
-    })
-}
 
 /// Does a collective that has such a shape.
 pub fn run(guard: &mut Guard, comm: u32, shape: Shape, mut prepared: Prepared) -> Outcome {
@@ -86,26 +21,16 @@ pub fn run(guard: &mut Guard, comm: u32, shape: Shape, mut prepared: Prepared) -
             What::Gather => gather(guard, comm, area, shape.told, &prepared)?,
             What::Scatter { root } => scatter(guard, comm, area, shape.told, root, &prepared)?,
             What::Allgather => return allgather(guard, comm, area, shape.told, &prepared),
-            What::ReduceScatter { at, length } => {
-                let place = result(&prepared, length)?;
+            What::ReduceScatter { .. } => {
                 tell_own(guard, comm, area, shape.told, &prepared)?;
                 let (_, size) = area.place();
-                return combine(
-                    guard,
-                    comm,
-                    area,
-                    0..size,
-                    (shape.told, at),
-                    place,
-                    &prepared,
-                );
+                return combine(guard, comm, area, shape, 0..size, &prepared);
             }
             What::Scan { exclusive } => {
-                let place = result(&prepared, shape.told)?;
                 tell_own(guard, comm, area, shape.told, &prepared)?;
                 let (me, _) = area.place();
-                let ranks = 0..if exclusive { me } else { me + 1 };
-                combine(guard, comm, area, ranks, (shape.told, 0), place, &prepared)?;
+                let end = if exclusive { me } else { me + 1 };
+                combine(guard, comm, area, shape, 0..end, &prepared)?;
             }
         }
         // Where all hear all, each knows by that what the others have passed.
@@ -218,19 +143,22 @@ fn hear_blocks(
     })
 }
 
-/// Combines what some ranks tell, in their order: of `told` bytes those from `at` on.
+/// Combines what some ranks tell, in their order: that part of it which is this rank's result.
 fn combine(
     guard: &mut Guard,
     comm: u32,
     area: &mut Area,
+    shape: Shape,
     ranks: Range<u32>,
-    (told, at): (usize, usize),
-    place: Sink,
     prepared: &Prepared,
 ) -> Outcome {
     let Some(Combine::Own(combine)) = &prepared.combine else {
         return Err(broken());
     };
+    let (told, (at, length)) = (shape.told, shape.part());
+    let all = prepared.buffers.recv.first();
+    let all = all.filter(|all| all.len() >= length).ok_or_else(broken)?;
+    let place = all.part(0, length);
     let (me, _) = area.place();
     for rank in ranks.clone().rev() {
         let theirs = if rank == me {
@@ -238,7 +166,7 @@ fn combine(
         } else {
             hear(guard, comm, area, rank, told)?
         };
-        let theirs = theirs.part(at, place.len());
+        let theirs = theirs.part(at, length);
         if rank + 1 == ranks.end {
             theirs.copy_to(&place);
         } else if !place.is_empty() {
@@ -246,13 +174,6 @@ fn combine(
         }
     }
     Ok(())
-}
-
-/// The first `length` bytes of where the result goes.
-fn result(prepared: &Prepared, length: usize) -> Outcome<Sink> {
-    let all = prepared.buffers.recv.first();
-    let all = all.filter(|all| all.len() >= length).ok_or_else(broken)?;
-    Ok(all.part(0, length))
 }
 
 /// Copies a block to one that is as long.

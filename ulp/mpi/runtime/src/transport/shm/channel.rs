@@ -425,7 +425,7 @@ impl Inlet {
 
     /// The same, of who looks again and again. The lines in which the rest of a record like the last one would lie are fetched with each look: else that would begin only when
     /// the line has come that is looked at. Not in a stream, where the sender is about to write these lines.
-    #[inline]
+    #[inline(always)]
     pub fn poll(&mut self) -> bool {
         if self.is_ready() {
             self.idle = 0;

@@ -25,7 +25,7 @@ impl Runtime {
     /// A rank of this host is about to be told of the message of `request`: it may want help with
     /// it.
     pub fn offer_nearby(&mut self, request: u32) {
-        let entry = &mut self.requests[request];
+        let entry = &mut self.point.requests[request];
         if !is_joint(self.settings.shm.both_copy, entry.source.len()) {
             return;
         }
@@ -39,7 +39,7 @@ impl Runtime {
 
     /// The message of `request` is over, or was never begun.
     pub fn withdraw_nearby(&mut self, request: u32) {
-        let entry = &mut self.requests[request];
+        let entry = &mut self.point.requests[request];
         if !std::mem::take(&mut entry.offered) {
             return;
         }
@@ -66,7 +66,7 @@ impl Runtime {
     pub fn pick_way(&mut self, peer: u32, sink: &Sink) -> Option<Way> {
         let host = self.host.as_ref()?;
         let may = !sink.has_gaps()
-            && self.awaited != NOBODY
+            && self.point.requests.waits.awaited != NOBODY
             && is_joint(self.settings.shm.both_copy, sink.len())
             && host.longest() >= LARGE_PIECE
             && host.waits(peer);
@@ -114,10 +114,10 @@ impl Runtime {
             };
             // What names no message of this rank is nobody's errand: the receiver then reads by
             // itself.
-            let Some(request) = self.named(errand.request, peer) else {
+            let Some(request) = self.point.requests.named(errand.request, peer) else {
                 continue;
             };
-            let entry = &self.requests[request];
+            let entry = &self.point.requests[request];
             if entry.work != Work::Rendezvous || !entry.offered {
                 continue;
             }

@@ -10,6 +10,7 @@ mod channel;
 mod joint;
 pub mod kernel;
 pub mod limits;
+pub mod link;
 pub mod long;
 pub mod meet;
 mod pages;
@@ -24,8 +25,10 @@ pub use area::{Area, Awaited};
 pub use bell::{Bells, listen};
 pub use channel::{Inlet, Outlet, Words};
 pub use joint::{Errand, Offer};
+pub use link::{Link, Shm};
 pub use pages::LargePages;
 pub use pair::Pair;
+pub use receive::Ran;
 pub use segment::Segment;
 
 pub use crate::ground::layout::Layout;

@@ -1,260 +1,236 @@
-//! Messages from ranks of this host: takes what lies in their channels, and in places of the pairs.
+//! Messages from ranks of this host: what lies in their channels, and in places of the pairs.
 //!
 //! Owns: the order of a channel's records, and what is told of them to their sender. Must not know:
-//! what a message that is more than the program's bytes says.
+//! who is told of a message, what one that is more than the program's bytes says.
 
-use crate::constants::{MPI_ERR_TRUNCATE, MPI_SUCCESS};
-use crate::errors::Outcome;
-use crate::ground::status::status;
-use crate::handle::NOBODY;
-use crate::host::Source;
-use crate::runtime::{Inbound, Peer, Runtime};
+use super::link::{Link, Shm};
+use super::{Host, Pair, Source, Words};
+use crate::errors::{Outcome, broken};
 use crate::trace;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PLACED, PLACED_BYTES, Placed};
+use crate::transport::contract::{Deliver, Verdict, write_down};
+use ferriband_mpi_proto::envelope::{Envelope, Kind, PLACED, PLACED_BYTES, Placed};
 use ferriband_mpi_proto::fast::Broken;
 
-/// Records of one channel that are taken before the others are looked at.
-const BATCH: u32 = 64;
+/// Why no more of a channel's records were told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// There are no more, or enough were told.
+    Out,
+    /// Whoever is told has something to do first.
+    Stopped,
+    /// The next one was not taken.
+    Kept,
+}
 
-impl Runtime {
-    /// A channel that is not looked at in each round.
-    pub(crate) fn look(&mut self, inlet: u32) -> Outcome<bool> {
-        let inbound = &mut self.inlets[inlet as usize];
-        if inbound.inlet.is_ready() {
-            self.polling.warm(inlet);
-            self.drain(inlet)?;
-            return Ok(true);
-        }
-        let from = inbound.from;
-        if inbound.inlet.relieve(self.peers[from as usize].received)
-            && let Some(host) = &self.host
-        {
-            host.ring(from);
-        }
-        Ok(false)
-    }
+/// With each of so many looks at a channel the other ones are looked at, too.
+const OTHERS: u32 = 4;
 
-    #[cold]
-    pub(crate) fn accept(&mut self, rank: u32) -> Outcome {
-        let Some(inlet) = self.host.as_ref().and_then(|host| host.accept(rank)) else {
-            return Err(self.broken(rank));
-        };
-        let index = self.inlets.len() as u32;
-        self.peers[rank as usize].inlet = Some(index);
-        self.inlets.push(Inbound { from: rank, inlet });
-        self.polling.warm(index);
-        Ok(())
-    }
-
-    /// Takes what lies in a channel, in order; no more once what the caller waits for is over: to
-    /// look for the next record is to fetch a line that
-    /// the sender has just written, which the caller need not wait for.
-    #[inline]
-    pub(crate) fn drain(&mut self, inlet: u32) -> Outcome {
-        self.satisfied = false;
-        let mut left = BATCH;
-        while self.hand_over(inlet, &mut left) && left != 0 {
-            left -= 1;
-            if !self.take_next(inlet)? || self.satisfied {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the next record, whatever it is. False if there is none.
-    #[inline(never)]
-    fn take_next(&mut self, inlet: u32) -> Outcome<bool> {
-        let inbound = &mut self.inlets[inlet as usize];
-        let from = inbound.from;
-        let Ok(next) = inbound.inlet.peek() else {
-            return Err(self.broken(from));
-        };
-        let Some(record) = next else {
-            return Ok(false);
-        };
-        let body = inbound.inlet.payload(&record);
-        self.take_record(from, record.envelope, body)?;
-        let ack = self.peers[from as usize].received;
-        if self.inlets[inlet as usize].inlet.consume(&record, ack)
-            && let Some(host) = &self.host
-        {
-            host.ring(from);
-        }
-        Ok(true)
-    }
-
-    /// Gives messages of the program whose turn it is to the receives that wait for them, `left` at
-    /// most, as long as there is nothing to say about them, like most. What
-    /// [`Runtime::take_record`] would do with each, in as few steps as can be. True if it ends
-    /// before one about which there may be, or for which no receive waits: with
-    /// that nothing has happened.
+impl Link {
+    /// Tells `to` of the records of the channel from rank `from`, in their order, `left` at most.
     #[inline(always)]
-    fn hand_over(&mut self, inlet: u32, left: &mut u32) -> bool {
-        if trace::is_on() {
-            return true;
-        }
-        let (Some(inbound), Some(mut entry)) = (
-            self.inlets.get_mut(inlet as usize),
-            self.objects.comms.latest(),
-        ) else {
-            return true;
+    pub fn run<D: Deliver>(
+        &mut self,
+        host: &Host,
+        from: u32,
+        left: &mut u32,
+        to: &mut D,
+    ) -> Outcome<Ran> {
+        let Some(inlet) = &mut self.inlet else {
+            return Ok(Ran::Out);
         };
-        let (from, inlet) = (inbound.from, &mut inbound.inlet);
-        let Some(peer) = self.peers.get_mut(from as usize) else {
-            return true;
-        };
-        // The context that messages are of, and their sender's rank in it.
-        let (mut of, mut rank) = (u64::MAX, 0);
-        let (mut is_starved, mut is_part, mut credited) = (false, None, None);
-        let has_more = loop {
-            if *left == 0 {
-                break false;
+        let is_traced = trace::is_on();
+        let (mut credited, mut most) = (None, *left);
+        let ran = loop {
+            if most == 0 {
+                break Ok(Ran::Out);
             }
             let record = match inlet.peek() {
                 Ok(Some(record)) => record,
-                Ok(None) => break false,
-                Err(Broken) => break true,
+                Ok(None) => break Ok(Ran::Out),
+                Err(Broken) => break Err(broken(from)),
             };
+            let number = self.received.wrapping_add(1);
             let [first, second, context] = record.envelope;
-            let number = peer.received.wrapping_add(1);
-            let is_placed = first == Envelope::placed(number);
-            if first != Envelope::plain(number) && !is_placed {
-                break true;
-            }
-            if context != of {
-                let comms = &mut self.objects.comms;
-                let Some(named) = comms.of_context(context).and_then(|at| comms.get_mut(at)) else {
-                    break true;
-                };
-                entry = named;
-                let Some(sender) = entry.rank_of(context, from) else {
-                    break true;
-                };
-                (of, rank) = (context, sender);
-            }
             let (tag, credit) = Envelope::tag_and_credit(second);
-            let (mut body, mut placed) = (inlet.payload(&record), None);
-            if is_placed {
-                let Some((message, place)) = peer.placed(&body) else {
-                    break true;
+            let body = inlet.payload(&record);
+            let verdict = if first == Envelope::plain(number) && !is_traced {
+                let envelope = Envelope {
+                    kind: Kind::Eager,
+                    flags: 0,
+                    seq: number,
+                    ack: 0,
+                    credit,
+                    tag,
+                    context,
                 };
-                (body, placed) = (message, Some(place));
-            }
-            let Some(receive) = entry.matching(context).arrive(rank, tag) else {
-                break true;
-            };
-            let request = &mut self.requests[receive];
-            let room = request.sink.len();
-            let (error, length) = if body.len() > room {
-                (MPI_ERR_TRUNCATE, room)
+                to.eager(from, &envelope, body)
             } else {
-                (MPI_SUCCESS, body.len())
+                let words = record.envelope;
+                Other {
+                    from,
+                    number,
+                    words,
+                }
+                .tell(&mut self.places, host, body, to)
             };
-            body.copy_to(&request.sink);
-            request.peer = from;
-            request.status = status(rank, tag, error, length as u64);
-            peer.received = number;
-            if let Some(placed) = placed {
-                peer.has_taken(placed);
-            }
-            credited = Some(credit);
-            *left -= 1;
-            is_starved = inlet.consume(&record, number);
-            if request.freed || request.parent != NOBODY {
-                is_part = Some(receive);
-                break true;
-            }
-            self.sleepers.over(receive);
-            request.done = true;
-            self.ended = self.ended.wrapping_add(1);
-            request.ended = self.ended;
-            self.satisfied |= receive == self.awaited;
-            if is_starved || self.satisfied {
-                break !self.satisfied;
+            match verdict {
+                Ok(Verdict::Keep) => break Ok(Ran::Kept),
+                Ok(verdict) => {
+                    self.received = number;
+                    credited = Some(credit);
+                    most -= 1;
+                    if inlet.consume(&record, number) {
+                        ring(host, from);
+                    }
+                    if verdict == Verdict::Stop {
+                        break Ok(Ran::Stopped);
+                    }
+                }
+                Err(error) => break Err(error),
             }
         };
-        if let (Some(credit), Some(outlet)) = (credited, &mut peer.outlet) {
+        *left = most;
+        if let (Some(credit), Some(outlet)) = (credited, &mut self.outlet) {
             // Each counts from the beginning, so the last one says all.
             outlet.credit(credit);
         }
-        if is_starved && let Some(host) = &self.host {
-            host.ring(from);
-        }
-        if let Some(receive) = is_part {
-            self.finish(receive);
-            return !self.satisfied;
-        }
-        has_more
+        ran
     }
+}
 
-    /// What has come by a record, whatever it is. Records are the only path between the ranks of a
-    /// host, so nothing can have overtaken this one.
-    fn take_record(&mut self, from: u32, words: [u64; 3], record: Source) -> Outcome {
-        let Some(mut envelope) = Envelope::from_words(words) else {
-            return Err(self.broken(from));
+/// What says of a record that it is more than the bytes of a message of the program, or comes to a
+/// traced rank.
+struct Other {
+    from: u32,
+    /// The number that it is to have.
+    number: u32,
+    words: Words,
+}
+
+impl Other {
+    /// Tells `to` of it.
+    #[inline(never)]
+    fn tell<D: Deliver>(
+        self,
+        places: &mut Option<Pair>,
+        host: &Host,
+        mut body: Source,
+        to: &mut D,
+    ) -> Outcome<Verdict> {
+        let from = self.from;
+        // Records are the only path between the ranks of a host: nothing can have overtaken this
+        // one.
+        let envelope = Envelope::from_words(self.words)
+            .filter(|envelope| envelope.kind.is_numbered() && envelope.seq == self.number);
+        let Some(mut envelope) = envelope else {
+            return Err(broken(from));
         };
-        let (mut body, mut placed) = (record, None);
+        let mut placed = None;
         if envelope.flags & PLACED != 0 {
-            let Some((message, place)) = self.placed(from, &record) else {
-                return Err(self.broken(from));
-            };
             envelope.flags &= !PLACED;
+            let (message, place) =
+                in_place(places, host, from, &body).ok_or_else(|| broken(from))?;
             (body, placed) = (message, Some(place));
         }
-        let peer = &mut self.peers[from as usize];
-        let before = peer.received;
-        if envelope.kind == Kind::Eager || envelope.kind.is_numbered() {
-            if envelope.seq != before.wrapping_add(1) {
-                return Err(self.broken(from));
-            }
-            peer.received = envelope.seq;
+        if trace::is_on() {
+            write_down(from, &envelope, body);
         }
-        if let Some(outlet) = &mut peer.outlet {
-            outlet.credit(envelope.credit);
-        }
-        let outcome = self.take(from, &envelope, body);
-        if outcome.is_err() {
-            // The record stays: without memory it is met again when there is some.
-            self.peers[from as usize].received = before;
-        } else if let Some(placed) = placed {
-            self.peers[from as usize].has_taken(placed);
-        }
-        outcome
-    }
-
-    /// Where a message lies of which a record says that it lies in a place; none if that cannot be.
-    #[cold]
-    pub fn placed(&mut self, from: u32, record: &Source) -> Option<(Source, Placed)> {
-        let host = self.host.as_ref()?;
-        let peer = self.peers.get_mut(from as usize)?;
-        if peer.places.is_none() {
-            peer.places = host.pair(from);
-        }
-        peer.placed(record)
-    }
-}
-
-impl Peer {
-    /// The same, where the pair's places are known.
-    #[inline(always)]
-    pub fn placed(&self, record: &Source) -> Option<(Source, Placed)> {
-        if record.len() != PLACED_BYTES {
-            return None;
-        }
-        let mut word = [0; PLACED_BYTES];
-        record.copy_into(&mut word);
-        let placed = Placed::parse(word);
-        Some((self.places.as_ref()?.read(placed)?, placed))
-    }
-
-    /// Such a message has been taken.
-    #[inline]
-    pub fn has_taken(&mut self, placed: Placed) {
-        if let Some(places) = &mut self.places {
+        let verdict = to.eager(from, &envelope, body)?;
+        if verdict != Verdict::Keep
+            && let (Some(placed), Some(places)) = (placed, places)
+        {
             places.taken(placed);
         }
+        Ok(verdict)
     }
 }
 
-const _: () = assert!(ENVELOPE == 28);
+/// Where a message lies of which a record says that it lies in a place; none if that cannot be.
+fn in_place(
+    places: &mut Option<Pair>,
+    host: &Host,
+    from: u32,
+    record: &Source,
+) -> Option<(Source, Placed)> {
+    if record.len() != PLACED_BYTES {
+        return None;
+    }
+    if places.is_none() {
+        *places = host.pair(from);
+    }
+    let mut word = [0; PLACED_BYTES];
+    record.copy_into(&mut word);
+    let placed = Placed::parse(word);
+    Some((places.as_ref()?.read(placed)?, placed))
+}
+
+/// A sender that waits for room has been told of some.
+#[cold]
+fn ring(host: &Host, sender: u32) {
+    host.ring(sender);
+}
+
+impl Shm {
+    /// Rank `rank` has opened a channel to this one.
+    #[cold]
+    pub fn accept(&mut self, host: &Host, rank: u32) -> Outcome {
+        let inlet = host.accept(rank).ok_or_else(|| broken(rank))?;
+        self.link(rank).inlet = Some(inlet);
+        self.order.push(rank);
+        self.polling.warm(rank);
+        Ok(())
+    }
+
+    /// Looks at the channel from rank `from` until something lies there, and tells `to` of one
+    /// record: true if it was taken. False if it was not, if nothing has come in `looks` looks, or
+    /// if the other channels want a round.
+    #[inline(always)]
+    pub fn watch<D: Deliver>(
+        &mut self,
+        host: &Host,
+        from: u32,
+        looks: u32,
+        to: &mut D,
+    ) -> Outcome<bool> {
+        let mut looked = 0_u32;
+        loop {
+            let Some(link) = self.links.get_mut(from as usize) else {
+                return Ok(false);
+            };
+            // What lies there may be the mark that the block goes on elsewhere.
+            if link.poll() {
+                match link.run(host, from, &mut 1, to)? {
+                    Ran::Stopped => {
+                        self.polling.touch(from);
+                        return Ok(true);
+                    }
+                    Ran::Kept => return Ok(false),
+                    Ran::Out => (),
+                }
+            }
+            looked += 1;
+            if looked.is_multiple_of(OTHERS) && (looked > looks || self.has_other(host, from)) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Whether there is something to do about other channels than the one from `rank`.
+    #[inline(always)]
+    fn has_other(&mut self, host: &Host, rank: u32) -> bool {
+        let mut place = 0;
+        while let Some(hot) = self.polling.hot(place) {
+            if hot != rank && self.links[hot as usize].is_ready() {
+                return true;
+            }
+            place += 1;
+        }
+        let next = self.next_in_turn().filter(|next| *next != rank);
+        if next.is_some_and(|next| self.links[next as usize].has_work()) {
+            // The round that comes now serves it.
+            self.polling.again(self.order.len());
+            return true;
+        }
+        host.has_newcomer()
+    }
+}

@@ -6,11 +6,12 @@
 
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Pair, Source};
+use crate::host::{Inlet, Pair, Source};
 use crate::loss::dead;
 use crate::p2p::Target;
 use crate::runtime::Runtime;
 use crate::trace;
+use crate::transport::contract::Head;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PLACED, PLACED_BYTES};
 use ferriband_mpi_proto::fast::Push;
 use ferriband_mpi_proto::segment::PLACE;
@@ -20,13 +21,13 @@ impl Runtime {
     /// nothing but the stores. False if it takes more: then nothing has happened.
     #[inline(always)]
     pub fn store(&mut self, to: &Target, source: Source) -> bool {
-        let Some(entry) = self.peers.get_mut(to.peer as usize) else {
+        let Some(entry) = self.shm.links.get_mut(to.peer as usize) else {
             return false;
         };
         let Some(outlet) = &mut entry.outlet else {
             return false;
         };
-        if !entry.fifo.is_empty() {
+        if entry.is_held {
             return false;
         }
         if source.len() >= self.settings.sizes.swap
@@ -40,10 +41,7 @@ impl Runtime {
         };
         let seq = entry.sent.wrapping_add(1);
         entry.sent = seq;
-        let credit = match entry.inlet {
-            Some(inlet) => self.inlets[inlet as usize].inlet.report(),
-            None => 0,
-        };
+        let credit = entry.inlet.as_mut().map_or(0, Inlet::report);
         let envelope = Envelope {
             kind: Kind::Eager,
             flags: 0,
@@ -67,7 +65,7 @@ impl Runtime {
     pub fn fits_place(&self, peer: u32, length: usize) -> bool {
         (self.settings.sizes.swap..=self.settings.sizes.eager_near.min(PLACE as usize))
             .contains(&length)
-            && self.peers[peer as usize]
+            && self.shm.links[peer as usize]
                 .places
                 .as_ref()
                 .is_some_and(Pair::is_open)
@@ -77,7 +75,8 @@ impl Runtime {
     /// the place: then nothing has happened.
     #[inline(never)]
     pub fn store_placed(&mut self, to: &Target, source: Source) -> bool {
-        let (Some(host), Some(entry)) = (&self.host, self.peers.get_mut(to.peer as usize)) else {
+        let (Some(host), Some(entry)) = (&self.host, self.shm.links.get_mut(to.peer as usize))
+        else {
             return false;
         };
         let (Some(outlet), Some(places)) = (&mut entry.outlet, &mut entry.places) else {
@@ -87,10 +86,7 @@ impl Runtime {
             return false;
         };
         let seq = entry.sent.wrapping_add(1);
-        let credit = match entry.inlet {
-            Some(inlet) => self.inlets[inlet as usize].inlet.report(),
-            None => 0,
-        };
+        let credit = entry.inlet.as_mut().map_or(0, Inlet::report);
         let envelope = Envelope {
             kind: Kind::Eager,
             flags: PLACED,
@@ -123,47 +119,40 @@ impl Runtime {
 
     /// Stores a message in the channel to `peer`, if there is room.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
     pub(crate) fn push(
         &mut self,
         peer: u32,
-        kind: Kind,
-        flags: u8,
-        tag: i32,
-        context: u64,
+        what: &Head,
         body: &[u8],
         source: Source,
     ) -> Outcome<bool> {
-        if self.peers[peer as usize].outlet.is_none() {
-            if self.peers[peer as usize].lost {
-                return match kind {
+        if self.shm.links[peer as usize].outlet.is_none() {
+            if self.point.peers[peer as usize].lost {
+                return match what.kind {
                     Kind::Eager | Kind::Rts => Err(dead(peer)),
                     // Answers that nobody waits for.
                     _ => Ok(true),
                 };
             }
-            if self.peers[peer as usize].by_verbs {
-                return self.post(peer, kind, flags, tag, context, body, source);
+            if self.point.peers[peer as usize].by_verbs {
+                return self.post(peer, what, body, source);
             }
             self.open(peer)?;
         }
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.shm.links[peer as usize];
         let Some(outlet) = &mut entry.outlet else {
             return Ok(false);
         };
         let seq = entry.sent.wrapping_add(1);
-        let credit = match entry.inlet {
-            Some(inlet) => self.inlets[inlet as usize].inlet.report(),
-            None => 0,
-        };
+        let credit = entry.inlet.as_mut().map_or(0, Inlet::report);
         let head = Envelope {
-            kind,
-            flags,
+            kind: what.kind,
+            flags: what.flags,
             seq,
             ack: entry.received,
             credit,
-            tag,
-            context,
+            tag: what.tag,
+            context: what.context,
         }
         .emit();
         let length = source.len() as u32;
@@ -179,6 +168,9 @@ impl Runtime {
             Push::Stored => {
                 entry.sent = seq;
                 if trace::is_on() {
+                    let Head {
+                        kind, tag, context, ..
+                    } = *what;
                     trace::sent(peer, kind, seq, tag, context, body, source.len());
                 }
                 if let Some(host) = &self.host {
@@ -187,7 +179,7 @@ impl Runtime {
                 Ok(true)
             }
             Push::NoCredit => Ok(false),
-            Push::Busy => self.push_further(peer, kind, flags, tag, context, body, source),
+            Push::Busy => self.push_further(peer, what, body, source),
             Push::TooLong => Err(MpiError::with(
                 MPI_ERR_INTERN,
                 "a message is longer than a channel takes",
@@ -197,18 +189,15 @@ impl Runtime {
 
     /// The same where the block has no memory yet.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // as above
     fn push_further(
         &mut self,
         peer: u32,
-        kind: Kind,
-        flags: u8,
-        tag: i32,
-        context: u64,
+        what: &Head,
         body: &[u8],
         source: Source,
     ) -> Outcome<bool> {
-        if let (Some(host), Some(outlet)) = (&self.host, &mut self.peers[peer as usize].outlet) {
+        if let (Some(host), Some(outlet)) = (&self.host, &mut self.shm.links[peer as usize].outlet)
+        {
             host.extend(peer, outlet).map_err(|error| {
                 MpiError::with(
                     MPI_ERR_NO_MEM,
@@ -216,7 +205,7 @@ impl Runtime {
                 )
             })?;
         }
-        self.push(peer, kind, flags, tag, context, body, source)
+        self.push(peer, what, body, source)
     }
 
     #[cold]
@@ -233,11 +222,11 @@ impl Runtime {
                 format!("no memory for a channel to rank {peer}: {error}"),
             )
         })?;
-        let places = self.peers[peer as usize]
+        let places = self.shm.links[peer as usize]
             .places
             .take()
             .or_else(|| host.pair(peer));
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.shm.links[peer as usize];
         entry.outlet = Some(outlet);
         entry.places = places;
         Ok(())

@@ -12,6 +12,7 @@ use super::stages::Stages;
 use crate::errors::Outcome;
 use crate::host::Source;
 use crate::runtime::Runtime;
+use crate::transport::contract::Head;
 use ferriband_mpi_proto::envelope::Kind;
 use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
@@ -153,7 +154,7 @@ impl Runtime {
     /// Tells `peer` what has been taken: by the return word of its channel, or by a message that does not wait behind others, which may themselves wait for
     /// an acknowledgement.
     pub(super) fn tell_taken(&mut self, peer: u32) -> Outcome {
-        let ack = self.peers[peer as usize].received;
+        let ack = self.point.peers[peer as usize].received;
         let is_over = self.is_over(peer);
         let Some(net) = &mut self.net else {
             return Ok(());
@@ -168,7 +169,7 @@ impl Runtime {
             link.acks.owed.told();
             return net.return_credit(index, ack);
         }
-        let has_gone = self.post(peer, Kind::Note, 0, 0, 0, &[], Source::EMPTY)?;
+        let has_gone = self.post(peer, &Head::of(Kind::Note), &[], Source::EMPTY)?;
         if let (false, Some(net)) = (has_gone, &mut self.net) {
             net.owe(peer);
         }

@@ -10,7 +10,7 @@ use super::channel::State;
 use super::memory::Buffers;
 use super::queue::What;
 use super::{Id, Net};
-use crate::errors::Outcome;
+use crate::errors::{Outcome, broken};
 use crate::runtime::Runtime;
 use crate::transport::contract::Place;
 use crate::transport::polling::Polling;
@@ -242,18 +242,18 @@ impl Runtime {
             };
             let from = inlet.from;
             let Ok(next) = inlet.peek() else {
-                return Err(self.broken(from));
+                return Err(broken(from));
             };
             let Some(record) = next else {
                 break;
             };
             let body = inlet.memory.0.source(0, record.at, record.length);
             let Some(envelope) = Envelope::parse(record.envelope) else {
-                return Err(self.broken(from));
+                return Err(broken(from));
             };
-            let peer = &mut self.peers[from as usize];
+            let peer = &mut self.point.peers[from as usize];
             if !envelope.kind.is_numbered() {
-                return Err(self.broken(from));
+                return Err(broken(from));
             }
             if envelope.seq != peer.received.wrapping_add(1) {
                 // Its turn comes when the SEND before it has been looked at.
@@ -266,7 +266,7 @@ impl Runtime {
             let owes_ack = self.owes(from, record.length);
             if let Err(error) = self.take(from, &envelope, body) {
                 // The record stays: without memory it is met again when there is some.
-                self.peers[from as usize].received = envelope.seq.wrapping_sub(1);
+                self.point.peers[from as usize].received = envelope.seq.wrapping_sub(1);
                 return Err(error);
             }
             did = true;
@@ -275,23 +275,34 @@ impl Runtime {
             };
             inlet.records += 1;
             let is_due = inlet.machine.consume(&record, &mut inlet.memory);
-            if !is_due && !owes_ack {
-                continue;
+            let settled = self.settle_due();
+            if is_due || owes_ack {
+                self.tell_consumed(index, ack)?;
             }
-            // What the program answers tells it, too; if half of the block waits for that, it waits
-            // no longer.
-            let is_urgent = inlet.unreported() >= inlet.size() / 2;
-            // Who has left needs to know nothing.
-            let is_over = self.is_over(from);
-            if let Some(net) = self.net.as_mut().filter(|_| !is_over) {
-                if is_urgent {
-                    net.link(from).acks.owed.told();
-                    net.return_credit(index, ack)?;
-                } else {
-                    net.owe(from);
-                }
-            }
+            settled?;
         }
         Ok(did)
+    }
+
+    /// Tells the sender of block `index` what has been consumed, now or with the next message to
+    /// it.
+    fn tell_consumed(&mut self, index: u32, ack: u32) -> Outcome {
+        let Some(inlet) = self.net.as_mut().and_then(|net| net.inlet(index)) else {
+            return Ok(());
+        };
+        // What the program answers tells it, too; if half of the block waits for that, it waits
+        // no longer.
+        let (from, is_urgent) = (inlet.from, inlet.unreported() >= inlet.size() / 2);
+        // Who has left needs to know nothing.
+        let is_over = self.is_over(from);
+        if let Some(net) = self.net.as_mut().filter(|_| !is_over) {
+            if is_urgent {
+                net.link(from).acks.owed.told();
+                net.return_credit(index, ack)?;
+            } else {
+                net.owe(from);
+            }
+        }
+        Ok(())
     }
 }

@@ -9,14 +9,13 @@ use super::queue::What;
 use super::stats::Why;
 use super::{BUNDLE, Id, Net, Ready};
 use crate::constants::MPI_ERR_INTERN;
-use crate::errors::{MpiError, Outcome};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
 use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::Queued;
+use crate::transport::contract::Message;
 use ferriband_ibv::{SendFlags, SendWr};
-use ferriband_mpi_proto::brief::fills_packets;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind, PADDED};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind};
 use ferriband_mpi_proto::replay::Held;
 
 /// Links with a burst are few; a rank that has spoken to more starts all of them anew.
@@ -77,8 +76,8 @@ impl Net {
 }
 
 /// Bytes of a message in a bundle; none if it does not go so.
-fn item(message: &Queued) -> Option<usize> {
-    let can = message.kind.is_numbered() && message.kind != Kind::Piece;
+fn item(message: &Message) -> Option<usize> {
+    let can = message.head.kind.is_numbered() && message.head.kind != Kind::Piece;
     can.then(|| ITEM + ENVELOPE + message.body.as_slice().len() + message.source.len())
 }
 
@@ -117,7 +116,7 @@ impl Runtime {
     /// Sends the first messages that wait for `peer` together, if there are several of them and they are short. False if there is nothing more to do so.
     #[inline]
     pub fn push_bundle(&mut self, peer: u32) -> Outcome<bool> {
-        let entry = &self.peers[peer as usize];
+        let entry = &self.point.peers[peer as usize];
         if !entry.by_verbs || entry.fifo.len() < 2 || entry.lost {
             return Ok(false);
         }
@@ -133,7 +132,7 @@ impl Runtime {
             return Ok(false);
         };
         let limit = net.longest_send(peer).min(BUNDLE as usize);
-        let mut first = self.peers[peer as usize].fifo.iter().take(2);
+        let mut first = self.point.peers[peer as usize].fifo.iter().take(2);
         let length = first.try_fold(ENVELOPE, |sum, message| Some(sum + item(message)?));
         let do_fit = length.is_some_and(|length| length <= limit);
         if !do_fit || net.coalesce.is_taking && !net.coalesce.presses || net.room(peer) == 0 {
@@ -152,7 +151,7 @@ impl Runtime {
             return Ok(false);
         }
         if is_held && let Some(net) = &mut self.net {
-            let sent = self.peers[peer as usize].sent;
+            let sent = self.point.peers[peer as usize].sent;
             let place = Held {
                 seq: sent.wrapping_add(count as u32),
                 buffer,
@@ -170,11 +169,6 @@ impl Runtime {
         for _ in 0..count {
             self.bundled(peer);
         }
-        let entry = &self.peers[peer as usize];
-        let said = (entry.sent, entry.received);
-        if let Some(net) = &mut self.net {
-            net.link(peer).heads.said_last = said;
-        }
         Ok(true)
     }
 
@@ -190,7 +184,7 @@ impl Runtime {
             return (0, 0);
         };
         let credit = net.report(peer);
-        let entry = &self.peers[peer as usize];
+        let entry = &self.point.peers[peer as usize];
         let (mut count, mut at) = (0, ENVELOPE);
         for message in &entry.fifo {
             let Some(whole) = item(message).filter(|whole| at + whole <= limit) else {
@@ -203,13 +197,13 @@ impl Runtime {
             count += 1;
             let seq = entry.sent.wrapping_add(count as u32);
             let head = Envelope {
-                kind: message.kind,
-                flags: message.flags,
+                kind: message.head.kind,
+                flags: message.head.flags,
                 seq,
                 ack: entry.received,
                 credit,
-                tag: message.tag,
-                context: message.context,
+                tag: message.head.tag,
+                context: message.head.context,
             }
             .emit();
             let (body, source) = (message.body.as_slice(), message.source);
@@ -226,10 +220,9 @@ impl Runtime {
                 });
             }
         }
-        let is_padded = fills_packets(at, net.link(peer).wire.mtu as usize);
         let head = Envelope {
             kind: Kind::Bundle,
-            flags: if is_padded { PADDED } else { 0 },
+            flags: 0,
             seq: 0,
             ack: entry.received,
             credit,
@@ -245,8 +238,7 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let pad = usize::from(fills_packets(length, net.link(peer).wire.mtu as usize));
-        let elements = [net.stages.memory.element(buffer, (length + pad) as u32)];
+        let elements = [net.stages.memory.element(buffer, length as u32)];
         let request = SendWr::send(Id::Peer(peer).code(), &elements);
         let sent = net.submit(peer, request, SendFlags::empty(), what)?;
         if !sent {
@@ -261,7 +253,7 @@ impl Runtime {
 
     /// The first message that waited for `peer` has gone in a bundle.
     fn bundled(&mut self, peer: u32) {
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         let Some(message) = entry.fifo.pop_front() else {
             return;
         };
@@ -272,10 +264,10 @@ impl Runtime {
         }
         if trace::is_on() {
             let (body, length) = (message.body.as_slice(), message.source.len());
-            let (tag, context) = (message.tag, message.context);
-            trace::sent(peer, message.kind, seq, tag, context, body, length);
+            let (tag, context) = (message.head.tag, message.head.context);
+            trace::sent(peer, message.head.kind, seq, tag, context, body, length);
         }
-        self.has_gone(peer, message.request, seq);
+        self.has_gone(peer, message.token, seq);
     }
 
     /// A bundle has come. `again`: the first of its messages may have been taken before there was no memory for another.
@@ -283,24 +275,24 @@ impl Runtime {
         let mut rest = bytes;
         while !rest.is_empty() {
             if rest.len() < ITEM + ENVELOPE {
-                return Err(self.broken(from));
+                return Err(broken(from));
             }
             let mut length = [0; ITEM];
             rest.part(0, ITEM).copy_into(&mut length);
             let length = u32::from_le_bytes(length) as usize;
             rest = rest.part(ITEM, rest.len() - ITEM);
             if length < ENVELOPE || length > rest.len() {
-                return Err(self.broken(from));
+                return Err(broken(from));
             }
             let mut head = [0; ENVELOPE];
             rest.part(0, ENVELOPE).copy_into(&mut head);
             let envelope = Envelope::parse(head).filter(|one| one.kind.is_numbered());
             let Some(envelope) = envelope else {
-                return Err(self.broken(from));
+                return Err(broken(from));
             };
             let body = rest.part(ENVELOPE, length - ENVELOPE);
             rest = rest.part(length, rest.len() - length);
-            let received = self.peers[from as usize].received;
+            let received = self.point.peers[from as usize].received;
             if again && received.wrapping_sub(envelope.seq) < 1 << 31 {
                 continue;
             }

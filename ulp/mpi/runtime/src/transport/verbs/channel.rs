@@ -10,7 +10,7 @@ use super::Net;
 use super::block::PostInlet;
 use super::memory::Buffers;
 use super::stats::Why;
-use crate::errors::Outcome;
+use crate::errors::{Outcome, broken};
 use crate::runtime::Runtime;
 use crate::transport::contract::Place;
 use ferriband_ibv::{Access, WrOpcode};
@@ -288,7 +288,7 @@ impl Runtime {
     pub fn change_design(&mut self, design: Design) -> Outcome {
         let plan = Plan::usual(design);
         self.settings.verbs.fast.plan = plan;
-        for peer in 0..self.peers.len() as u32 {
+        for peer in 0..self.point.peers.len() as u32 {
             let link = self
                 .net
                 .as_mut()
@@ -326,7 +326,7 @@ impl Runtime {
     pub fn take_open(&mut self, peer: u32, open: &Channel) -> Outcome {
         let fast = self.settings.verbs.fast;
         let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         let mut closing = None;
         let answer = match net.grant(peer, open, fast.channels, fast.budget()) {
@@ -354,11 +354,11 @@ impl Runtime {
         // Records before this may tell of credit of the channel's last life.
         self.drain_before(peer)?;
         let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         let out = &mut net.link(peer).fast.out;
         let State::Opening(plan) = out.state else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         let design = Design::of(opened.design.get());
         let is_asked = design
@@ -366,7 +366,7 @@ impl Runtime {
             == Some(plan)
             && opened.epoch.get() == out.life;
         if !is_asked {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         }
         out.state = State::Closed;
         if opened.granted.get() == 0 {
@@ -431,7 +431,7 @@ impl Runtime {
     /// `peer` needs the block for others.
     pub fn take_close(&mut self, peer: u32, close: &Phase) -> Outcome {
         let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         let link = net.link(peer);
         let posted = link.wire.queue.last_posted();
@@ -451,7 +451,7 @@ impl Runtime {
     pub fn take_closed(&mut self, peer: u32, closed: &Phase) -> Outcome {
         self.drain_before(peer)?;
         let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         let is_it = net
             .inlet_of(peer)

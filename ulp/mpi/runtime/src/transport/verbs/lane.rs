@@ -11,7 +11,7 @@ use super::memory::Reachable;
 use super::queue::{Queue, What};
 use super::{Id, Net, setup};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
-use crate::errors::Outcome;
+use crate::errors::{Outcome, broken};
 use crate::net::limits::Rendezvous;
 use crate::request::Work;
 use crate::runtime::Runtime;
@@ -165,10 +165,10 @@ impl Runtime {
     #[cold]
     pub fn take_lane(&mut self, peer: u32, end: &envelope::Lane) -> Outcome {
         let state = |net: &mut Net| net.link(peer).long.lane.state;
-        let by_verbs = self.peers[peer as usize].by_verbs;
+        let by_verbs = self.point.peers[peer as usize].by_verbs;
         let before = self.net.as_mut().filter(|_| by_verbs).map(|net| state(net));
         let Some(before) = before.filter(|_| end.qpn.get() < QPNS && end.psn.get() < QPNS) else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         if end.qpn.get() == 0 && before != State::Ready {
             // It has none, and will have none.
@@ -225,9 +225,7 @@ impl Runtime {
             return self.lost(peer, wc, at_fault);
         }
         match what {
-            Some(What::Moved {
-                transfer, bytes, ..
-            }) => self.moved(peer, transfer, bytes),
+            Some(What::Moved { transfer, bytes }) => self.moved(peer, transfer, bytes),
             _ => Err(self.broken_off(peer)),
         }
     }
@@ -246,7 +244,7 @@ impl Runtime {
             return Err(self.broken_off(peer));
         };
         let (bytes, word) = (u64::from(wc.byte_len()), wc.immediate());
-        let entry = &mut self.requests[request];
+        let entry = &mut self.point.requests[request];
         debug_assert!(
             matches!(entry.work, Work::Landing),
             "its receive was posted"

@@ -9,7 +9,7 @@ use crate::constants::{
     MPI_ERR_BUFFER, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL,
     MPI_THREAD_MULTIPLE,
 };
-use crate::errors::{MpiError, Outcome};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::objects::comms::WORLD;
 use crate::runtime::Runtime;
 use crate::wireup;
@@ -97,7 +97,7 @@ impl Runtime {
         let at_fault = at_fault.filter(|_| class == MPI_ERR_BUFFER);
         let told = net.tell_end(peer);
         if let Some(request) = at_fault {
-            self.requests[request].status.error = class;
+            self.point.requests[request].status.error = class;
             self.withdraw(request);
             self.finish(request);
         }
@@ -122,7 +122,7 @@ impl Runtime {
     #[cold]
     pub(super) fn broken_off(&mut self, peer: u32) -> MpiError {
         self.cut_off(peer, "it sent what no rank sends");
-        self.broken(peer)
+        broken(peer)
     }
 
     /// Ends what concerns ranks that were lost, and the call if the program wants that.
@@ -133,7 +133,7 @@ impl Runtime {
             return Err(error);
         }
         // Those who have to do with that rank learn of it by their requests; the others go on.
-        complain!("ferriband MPI: rank {}: {}", self.rank, error.text);
+        complain!("ferriband MPI: rank {}: {}", self.point.rank, error.text);
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Runtime {
     /// errors to be returned.
     fn is_loss_fatal(&self) -> bool {
         matches!(
-            self.objects.comms[WORLD].errhandler,
+            self.point.objects.comms[WORLD].errhandler,
             MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT
         )
     }
@@ -150,7 +150,7 @@ impl Runtime {
     #[cold]
     pub(super) fn bury_lost(&mut self) {
         while let Some(peer) = self.net.as_mut().and_then(|net| net.life.gone.pop()) {
-            if !self.peers[peer as usize].lost {
+            if !self.point.peers[peer as usize].lost {
                 self.lose(peer);
             }
         }
@@ -165,8 +165,8 @@ impl Runtime {
         };
         net.life.is_dead = true;
         let text = format!("{} has failed: {why}", net.device.name);
-        for peer in 0..self.peers.len() as u32 {
-            if self.peers[peer as usize].by_verbs
+        for peer in 0..self.point.peers.len() as u32 {
+            if self.point.peers[peer as usize].by_verbs
                 && let Some(net) = &mut self.net
             {
                 net.lose(peer, why, MPI_ERR_PROC_ABORTED);
@@ -176,7 +176,7 @@ impl Runtime {
         if fatal {
             return Err(MpiError::with(MPI_ERR_OTHER, text));
         }
-        complain!("ferriband MPI: rank {}: {text}", self.rank);
+        complain!("ferriband MPI: rank {}: {text}", self.point.rank);
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl Runtime {
             return Ok(());
         };
         net.life.closing = true;
-        for peer in 0..self.peers.len() as u32 {
+        for peer in 0..self.point.peers.len() as u32 {
             let is_silent = self.net.as_ref().is_some_and(|net| {
                 net.links[peer as usize]
                     .as_ref()
@@ -220,7 +220,7 @@ impl Runtime {
     #[cold]
     fn has_left(&self, peer: u32) -> bool {
         let host = self.host.as_ref();
-        self.peers[peer as usize].lost
+        self.point.peers[peer as usize].lost
             || host.is_some_and(|host| host.is_over(peer) && host.has_ended(peer))
     }
 
@@ -239,8 +239,8 @@ impl Runtime {
             is_passed = is_passed || wireup::is_last_fence_over();
             let is_seen =
                 |peer| !has_far || self.host.as_ref().is_some_and(|host| host.is_near(peer));
-            let waits = (0..self.peers.len() as u32).any(|peer| {
-                let entry = &self.peers[peer as usize];
+            let waits = (0..self.point.peers.len() as u32).any(|peer| {
+                let entry = &self.point.peers[peer as usize];
                 // The dead want nothing.
                 entry.by_verbs && !entry.lost && is_seen(peer) && !self.is_over(peer)
             });
@@ -324,7 +324,7 @@ impl Runtime {
             net.device.context.async_fd().as_raw_fd(),
         ];
         let waits_for_acks = net.waits_for_acks();
-        let waits_for_card = self.stalled.iter().any(|peer| {
+        let waits_for_card = self.point.stalled.iter().any(|peer| {
             net.links[*peer as usize]
                 .as_ref()
                 .is_none_or(|link| link.wire.machine.is_idle())
@@ -351,16 +351,14 @@ impl Net {
     /// The request of this rank whose bytes were to be moved by what has completed, and is over.
     #[cold]
     pub(super) fn request_of(&mut self, what: What) -> Option<u32> {
-        let (moved, buffer) = match what {
-            What::Room => (None, None),
-            What::Buffer(buffer) => (None, Some(buffer)),
-            What::Moved {
-                transfer, buffer, ..
-            } => (Some(transfer), buffer),
+        let moved = match what {
+            What::Room => None,
+            What::Buffer(buffer) => {
+                self.stages.give(buffer);
+                None
+            }
+            What::Moved { transfer, .. } => Some(transfer),
         };
-        if let Some(buffer) = buffer {
-            self.stages.give(buffer);
-        }
         let transfer = self.moves.transfers[moved? as usize].as_ref()?;
         transfer.request()
     }
@@ -416,14 +414,8 @@ impl Net {
             self.stages.give(buffer);
         }
         while let Some(what) = self.link(peer).wire.queue.completed() {
-            match what {
-                What::Room => (),
-                What::Buffer(buffer)
-                | What::Moved {
-                    buffer: Some(buffer),
-                    ..
-                } => self.stages.give(buffer),
-                What::Moved { buffer: None, .. } => (),
+            if let What::Buffer(buffer) = what {
+                self.stages.give(buffer);
             }
         }
         if let Some(number) = number {

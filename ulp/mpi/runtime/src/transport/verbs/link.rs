@@ -81,12 +81,8 @@ pub struct Acks {
 pub struct Heads {
     /// What the last plain message said that went whole by SEND.
     pub said: Option<Pattern>,
-    /// Number of the last message that went by SEND, and up to where the last envelope acknowledged.
-    pub said_last: (u32, u32),
     /// What the last said that came so.
     pub heard: Option<Pattern>,
-    /// Number of the last message that came by SEND.
-    pub heard_last: u32,
 }
 
 /// Long messages to and from the peer.
@@ -137,19 +133,7 @@ impl Link {
     #[inline]
     pub fn has_said(&mut self, envelope: &Envelope) {
         self.heads.said = Pattern::of(envelope).or(self.heads.said);
-        self.heads.said_last.1 = envelope.ack;
-        if envelope.kind.is_numbered() {
-            self.heads.said_last.0 = envelope.seq;
-        }
         self.acks.owed.told();
-    }
-
-    /// Whether the peer knows the numbers that this envelope says. An acknowledgement that is put off costs more than a packet: what the peer keeps until then leaves its
-    /// nearest caches.
-    #[inline]
-    pub fn needs_no_word(&self, envelope: &Envelope) -> bool {
-        let (seq, ack) = self.heads.said_last;
-        envelope.seq == seq.wrapping_add(1) && envelope.ack == ack
     }
 
     /// Whether nothing is under way.

@@ -6,10 +6,9 @@ use super::offers::{reach_sink, reach_source};
 use super::queue::What;
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
-use crate::errors::Outcome;
+use crate::errors::{Outcome, broken};
 use crate::ground::status::status;
 use crate::handle::NOBODY;
-use crate::host::Source;
 use crate::request::Work;
 use crate::runtime::Runtime;
 use crate::transport::contract::{Offered, Place};
@@ -67,8 +66,6 @@ enum Direction {
     Read(Reachable),
     /// To the peer, from this range.
     Write(Reachable),
-    /// To the peer, through staging buffers, because elements lie with gaps.
-    Staged(Source),
     /// To the peer, by the lane, from this range; or the class of why it cannot be sent.
     Lane(Result<Reachable, i32>),
 }
@@ -83,26 +80,41 @@ enum Posted {
 }
 
 impl Runtime {
-    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it,
-    /// some,
-    /// are received. False if it has to come in pieces.
+    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it, some,
+    /// are received. False if it has to come in pieces: elements lie with gaps at either end.
     pub fn fetch_by_verbs(
+        &mut self,
+        receive: u32,
+        source: (u32, i32),
+        token: u64,
+        lengths: (u64, u64),
+        offered: Offered,
+    ) -> Outcome<bool> {
+        if offered == Offered::Parts {
+            return Ok(false);
+        }
+        let lands = offered == Offered::Whole && self.wants_lane(self.point.requests[receive].peer);
+        self.fetch_range(receive, source, token, lengths, offered, lands)
+    }
+
+    /// As [`Self::fetch_by_verbs`]; `lands`: by the lane, if there is one.
+    fn fetch_range(
         &mut self,
         receive: u32,
         (rank, tag): (u32, i32),
         token: u64,
         (whole, wanted): (u64, u64),
         offered: Offered,
+        lands: bool,
     ) -> Outcome<bool> {
-        let peer = self.requests[receive].peer;
-        let lands = offered == Offered::Whole && self.wants_lane(peer);
+        let peer = self.point.requests[receive].peer;
         let is_own = lands || offered.place().is_some();
         let range = match self.reach_receive(receive, wanted, is_own) {
             Ok(Some(range)) => range,
             Ok(None) => return Ok(false),
             // this message's end, and nothing else's: its sender is told
             Err(error) => {
-                self.requests[receive].status = status(rank, tag, MPI_SUCCESS, 0);
+                self.point.requests[receive].status = status(rank, tag, MPI_SUCCESS, 0);
                 self.fetch_failed(receive, peer, token, class_of(&error))?;
                 return Ok(true);
             }
@@ -115,14 +127,14 @@ impl Runtime {
         if lands && number.is_none() {
             // It is written, then, and its sender needs a key.
             let lengths = (whole, wanted);
-            return self.fetch_by_verbs(receive, (rank, tag), token, lengths, Offered::Parts);
+            return self.fetch_range(receive, (rank, tag), token, lengths, offered, false);
         }
         let error = if whole > wanted {
             MPI_ERR_TRUNCATE
         } else {
             MPI_SUCCESS
         };
-        let entry = &mut self.requests[receive];
+        let entry = &mut self.point.requests[receive];
         entry.status = status(rank, tag, error, wanted);
         let moving = Work::Moving { expected: wanted };
         entry.work = if lands { Work::Landing } else { moving };
@@ -151,7 +163,7 @@ impl Runtime {
         wanted: u64,
         is_own: bool,
     ) -> Result<Option<Reachable>, Refusal> {
-        let entry = &self.requests[receive];
+        let entry = &self.point.requests[receive];
         let (peer, sink) = (entry.peer, entry.sink.part(0, wanted as usize));
         let purpose = if is_own {
             Purpose::Own
@@ -180,7 +192,7 @@ impl Runtime {
         };
         let cts = envelope::Cts {
             send_request: token.into(),
-            receive_request: self.token(receive).into(),
+            receive_request: self.point.requests.token(receive).into(),
             offset: 0.into(),
             length: length.into(),
             address: address.into(),
@@ -190,7 +202,7 @@ impl Runtime {
         if let Some(net) = &mut self.net {
             net.moves.offers.insert(receive, range);
         }
-        let peer = self.requests[receive].peer;
+        let peer = self.point.requests[receive].peer;
         self.answer(peer, Kind::Cts, cts.as_bytes())
     }
 
@@ -203,26 +215,27 @@ impl Runtime {
         length: u64,
         remote: Place,
     ) -> Outcome {
-        let source = self.requests[request].source.part(0, length as usize);
+        let source = self.point.requests[request].source.part(0, length as usize);
         let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         let range = match reach_source(&mut net.moves.reach, source, Purpose::Own) {
-            Ok(range) => range,
+            Ok(Some(range)) => range,
+            // nothing of that kind was offered
+            Ok(None) => return Err(self.broken_off(peer)),
             Err(error) => {
                 let class = class_of(&error);
-                self.requests[request].status.error = class;
+                self.point.requests[request].status.error = class;
                 self.withdraw(request);
                 self.finish(request);
                 return self.fin(peer, token, length, class);
             }
         };
-        let direction = range.map_or(Direction::Staged(source), Direction::Write);
         self.begin_transfer(Transfer {
             peer,
             request,
             token,
-            direction,
+            direction: Direction::Write(range),
             remote,
             length,
             next: 0,
@@ -239,7 +252,7 @@ impl Runtime {
         number: u32,
         length: u64,
     ) -> Outcome {
-        let source = self.requests[request].source.part(0, length as usize);
+        let source = self.point.requests[request].source.part(0, length as usize);
         let is_turn = self.is_asked_by_lane(peer, number) && length <= LONGEST;
         let Some(net) = self.net.as_mut().filter(|_| is_turn) else {
             return Err(self.broken_off(peer));
@@ -250,11 +263,11 @@ impl Runtime {
             // The receive that waits for it has to be used up all the same.
             Err(error) => Err(class_of(&error)),
         };
-        self.requests[request].work = Work::Moving { expected: length };
+        self.point.requests[request].work = Work::Moving { expected: length };
         let length = match &range {
             Ok(_) => length,
             Err(class) => {
-                self.requests[request].status.error = *class;
+                self.point.requests[request].status.error = *class;
                 0
             }
         };
@@ -354,10 +367,7 @@ impl Runtime {
                 continue;
             }
             let (token, length) = (transfer.token, transfer.length);
-            let is_written = matches!(
-                transfer.direction,
-                Direction::Write(_) | Direction::Staged(_)
-            );
+            let is_written = matches!(transfer.direction, Direction::Write(_));
             net.link(peer).long.moving.pop_front();
             if is_written {
                 // It comes after the WRITEs, on the same queue pair, and they are placed before it is received.
@@ -379,7 +389,7 @@ impl Runtime {
             return Ok(());
         }
         link.long.unsaid = 0;
-        if self.peers[peer as usize].fifo.is_empty() {
+        if self.point.peers[peer as usize].fifo.is_empty() {
             return Ok(());
         }
         net.coalesce.presses = true;
@@ -453,18 +463,16 @@ impl Net {
         let remote = transfer.remote.address.wrapping_add(next);
         let key = RKey(transfer.remote.rkey);
         let id = Id::Peer(peer).code();
-        let mut what = What::Moved {
+        let bytes = match transfer.direction {
+            Direction::Lane(_) => left as u32,
+            _ => left.min(piece) as u32,
+        };
+        let what = What::Moved {
             transfer: index,
-            bytes: left.min(piece) as u32,
-            buffer: None,
+            bytes,
         };
         let posted = match transfer.direction.clone() {
             Direction::Lane(range) => {
-                what = What::Moved {
-                    transfer: index,
-                    bytes: left as u32,
-                    buffer: None,
-                };
                 let message = range.as_ref().map(|range| (range, left as u32));
                 self.send_by_lane(peer, message.map_err(|class| *class), what)?
             }
@@ -483,29 +491,6 @@ impl Net {
                 let request = SendWr::write(id, remote, key, &elements);
                 self.submit(peer, request, SendFlags::empty(), what)?
             }
-            Direction::Staged(source) => {
-                let Some(buffer) = self.stages.take() else {
-                    return Ok(Posted::None);
-                };
-                let bytes = left.min(u64::from(super::RECEIVE)) as u32;
-                let part = source.part(next as usize, bytes as usize);
-                self.stages.memory.fill(buffer, 0, part);
-                what = What::Moved {
-                    transfer: index,
-                    bytes,
-                    buffer: Some(buffer),
-                };
-                let elements = [self.stages.memory.element(buffer, bytes)];
-                let request = SendWr::write(id, remote, key, &elements);
-                let posted = self.submit(peer, request, SendFlags::empty(), what)?;
-                if !posted {
-                    self.stages.give(buffer);
-                }
-                posted
-            }
-        };
-        let What::Moved { bytes, .. } = what else {
-            return Ok(Posted::None);
         };
         Ok(if posted {
             Posted::Some(u64::from(bytes))

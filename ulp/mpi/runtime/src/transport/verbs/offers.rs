@@ -12,8 +12,7 @@ impl Runtime {
     /// How `peer` can have `source`, until its request is over.
     pub fn offer(&mut self, peer: u32, request: u32, source: Source) -> Offered {
         let purpose = self.purpose(peer);
-        let is_whole = source.address().is_some();
-        let otherwise = if is_whole && self.wants_lane(peer) {
+        let otherwise = if source.address().is_some() {
             Offered::Whole
         } else {
             Offered::Parts

@@ -28,15 +28,12 @@ pub enum What {
     Room,
     /// This staging buffer.
     Buffer(u32),
-    /// So many bytes of that transfer have come, or gone; with the staging buffer that they went
-    /// through.
+    /// So many bytes of that transfer have come, or gone.
     Moved {
         /// Index of the transfer.
         transfer: u32,
         /// Bytes.
         bytes: u32,
-        /// The buffer.
-        buffer: Option<u32>,
     },
 }
 

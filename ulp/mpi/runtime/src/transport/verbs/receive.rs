@@ -5,13 +5,15 @@ use super::memory::Buffers;
 use super::queue::What;
 use super::{Id, Net};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM};
-use crate::errors::{MpiError, Outcome};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
 use crate::runtime::Runtime;
+use crate::trace;
+use crate::transport::contract::{Deliver, body_of, write_down};
 use ferriband_ibv::{Srq, Wc};
-use ferriband_mpi_proto::brief::{Pattern, fills_packets};
+use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::connect::Step;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -149,7 +151,7 @@ impl Runtime {
         let Some(from) = from.filter(|_| wc.is_ok() && length <= net.device.card.receive) else {
             net.receives.spent.push(index);
             return match from {
-                Some(from) if wc.is_ok() => Err(self.broken(from)),
+                Some(from) if wc.is_ok() => Err(broken(from)),
                 Some(from) => self.lost(from, wc, None),
                 None => Ok(()),
             };
@@ -172,6 +174,7 @@ impl Runtime {
     /// looked at again in the next round.
     fn take_buffer(&mut self, buffer: Arrived, again: bool) -> Outcome {
         let outcome = self.take_message(buffer, again);
+        let settled = self.settle_due();
         if let Some(net) = &mut self.net {
             match &outcome {
                 Err(error) if error.class == MPI_ERR_NO_MEM => {
@@ -180,7 +183,7 @@ impl Runtime {
                 _ => net.receives.spent.push(buffer.index),
             }
         }
-        outcome
+        outcome.and(settled)
     }
 
     /// Those for which there was no memory, in the order in which they came.
@@ -208,17 +211,17 @@ impl Runtime {
         let Some(net) = &mut self.net else {
             return Ok(());
         };
-        let received = self.peers[from as usize].received;
+        let received = self.point.peers[from as usize].received;
         let machine = &mut net.link(from).wire.machine;
         if !machine.is_connected() && machine.handle_message() == Step::None {
             return Ok(());
         }
         let Some((envelope, body)) = net.read_message(from, (index, length), numbers, received)
         else {
-            return Err(self.broken(from));
+            return Err(broken(from));
         };
         net.credit(from, envelope.credit);
-        net.acknowledge(from, envelope.ack, self.peers[from as usize].sent);
+        net.acknowledge(from, envelope.ack, self.point.peers[from as usize].sent);
         if envelope.kind == Kind::Bundle {
             return self.take_bundle(from, body, again);
         }
@@ -228,12 +231,12 @@ impl Runtime {
     /// A message has come by SEND, alone or in a bundle.
     pub(super) fn take_in_turn(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
         if envelope.kind.is_numbered() {
-            if envelope.seq != self.peers[from as usize].received.wrapping_add(1) {
+            if envelope.seq != self.point.peers[from as usize].received.wrapping_add(1) {
                 self.drain_before(from)?;
             }
-            let peer = &mut self.peers[from as usize];
+            let peer = &mut self.point.peers[from as usize];
             if envelope.seq != peer.received.wrapping_add(1) {
-                return Err(self.broken(from));
+                return Err(broken(from));
             }
             peer.received = envelope.seq;
             self.count_arrival(from)?;
@@ -245,15 +248,50 @@ impl Runtime {
             }
         }
         let outcome = self.take(from, envelope, body);
-        if envelope.kind.is_numbered() {
-            if outcome.is_err() {
-                // Without memory it is met again when there is some.
-                self.peers[from as usize].received = envelope.seq.wrapping_sub(1);
-            } else if let Some(net) = &mut self.net {
-                net.link(from).heads.heard_last = envelope.seq;
-            }
+        if envelope.kind.is_numbered() && outcome.is_err() {
+            // Without memory it is met again when there is some.
+            self.point.peers[from as usize].received = envelope.seq.wrapping_sub(1);
         }
         outcome
+    }
+
+    /// A message whose turn it is has come from `from`, by whatever path. Its body may be read
+    /// until this returns.
+    #[inline]
+    pub(super) fn take(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
+        if trace::is_on() {
+            write_down(from, envelope, body);
+        }
+        match envelope.kind {
+            Kind::Lane
+            | Kind::Open
+            | Kind::Opened
+            | Kind::Pause
+            | Kind::Paused
+            | Kind::Resume
+            | Kind::Close
+            | Kind::Closed => self.take_control(from, envelope.kind, body),
+            _ => self.point.eager(from, envelope, body).map(drop),
+        }
+    }
+
+    /// What ranks that are reached by verbs say to each other about that.
+    #[cold]
+    fn take_control(&mut self, from: u32, kind: Kind, body: Source) -> Outcome {
+        if self.point.peers[from as usize].lost {
+            // What it is about has ended with that rank.
+            return Ok(());
+        }
+        match kind {
+            Kind::Lane => self.take_lane(from, &body_of(from, body)?),
+            Kind::Open => self.take_open(from, &body_of(from, body)?),
+            Kind::Opened => self.take_opened(from, &body_of(from, body)?),
+            Kind::Pause => self.take_pause(from, &body_of(from, body)?),
+            Kind::Paused => self.take_paused(from, &body_of(from, body)?),
+            Kind::Resume => self.take_resume(from, &body_of(from, body)?),
+            Kind::Close => self.take_close(from, &body_of(from, body)?),
+            _ => self.take_closed(from, &body_of(from, body)?),
+        }
     }
 
     /// A request to `peer` has completed.
@@ -281,16 +319,7 @@ impl Runtime {
                 net.stages.give(buffer);
                 Ok(())
             }
-            What::Moved {
-                transfer,
-                bytes,
-                buffer,
-            } => {
-                if let Some(buffer) = buffer {
-                    net.stages.give(buffer);
-                }
-                self.moved(peer, transfer, bytes)
-            }
+            What::Moved { transfer, bytes } => self.moved(peer, transfer, bytes),
         }
     }
 }
@@ -314,22 +343,12 @@ impl Net {
                 .whole(numbers, received, link.acks.log.acknowledged());
             return Some((envelope, self.receives.buffers.source(index, 0, length)));
         }
-        let link = self.links[from as usize].as_deref()?;
-        if fills_packets(length as usize, link.wire.mtu as usize) {
-            let seq = link.heads.heard_last.wrapping_add(1);
-            let envelope = link.heads.heard?.next(seq, link.acks.log.acknowledged());
-            return Some((envelope, self.receives.buffers.source(index, 0, length)));
-        }
-        let mut body = length.checked_sub(ENVELOPE as u32)?;
+        let body = length.checked_sub(ENVELOPE as u32)?;
         let mut head = [0; ENVELOPE];
         self.receives.buffers.read(index, 0, &mut head);
-        let mut envelope = Envelope::parse(head)?;
+        let envelope = Envelope::parse(head)?;
         let link = self.link(from);
         link.heads.heard = Pattern::of(&envelope).or(link.heads.heard);
-        if envelope.flags & PADDED != 0 {
-            envelope.flags &= !PADDED;
-            body = body.checked_sub(1)?;
-        }
         let body = self.receives.buffers.source(index, ENVELOPE as u32, body);
         Some((envelope, body))
     }

@@ -4,7 +4,7 @@
 //! wakes nobody.
 
 use super::channel::phase;
-use crate::errors::Outcome;
+use crate::errors::{Outcome, broken};
 use crate::runtime::Runtime;
 use ferriband_mpi_proto::envelope::{Kind, Phase};
 use zerocopy::IntoBytes;
@@ -57,7 +57,7 @@ impl Runtime {
             self.drain_before(peer)?;
         }
         let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         let link = net.link(peer);
         link.fast.gate.pause(pause.epoch.get());
@@ -71,7 +71,7 @@ impl Runtime {
     pub fn take_paused(&mut self, peer: u32, paused: &Phase) -> Outcome {
         self.drain_before(peer)?;
         let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         net.link(peer).fast.lull.answered(paused.epoch.get());
         Ok(())
@@ -80,7 +80,7 @@ impl Runtime {
     /// `peer` is awake again.
     pub fn take_resume(&mut self, peer: u32, resume: &Phase) -> Outcome {
         let Some(net) = &mut self.net else {
-            return Err(self.broken(peer));
+            return Err(broken(peer));
         };
         net.link(peer)
             .fast

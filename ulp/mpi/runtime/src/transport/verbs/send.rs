@@ -1,8 +1,6 @@
 //! Messages to a peer: by its block, or by SEND, inline or through a staging buffer.
 
 use super::acks::Keep;
-use super::link::Link;
-use super::memory::Buffers;
 use super::queue::What;
 use super::stats::Why;
 use super::{INLINE, Id, Net, RECEIVE, Ready};
@@ -11,24 +9,21 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::runtime::Runtime;
 use crate::trace;
+use crate::transport::contract::Head;
 use ferriband_ibv::{Element, SendFlags, SendWr};
-use ferriband_mpi_proto::brief::{Pattern, fills_a_packet, fills_packets};
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind, PADDED};
+use ferriband_mpi_proto::brief::{Pattern, fills_a_packet};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
 use ferriband_mpi_proto::replay::Held;
 
 impl Runtime {
     /// Sends a message to a peer that is reached by verbs. False: not now.
-    #[allow(clippy::too_many_arguments)] // an envelope's fields and what follows it
-    pub fn post(
-        &mut self,
-        peer: u32,
-        kind: Kind,
-        flags: u8,
-        tag: i32,
-        context: u64,
-        body: &[u8],
-        source: Source,
-    ) -> Outcome<bool> {
+    pub fn post(&mut self, peer: u32, what: &Head, body: &[u8], source: Source) -> Outcome<bool> {
+        let Head {
+            kind,
+            flags,
+            tag,
+            context,
+        } = *what;
         if self.ready(peer)? == Ready::NotYet {
             return Ok(false);
         }
@@ -39,7 +34,7 @@ impl Runtime {
             return Ok(false);
         };
         let acks = self.settings.verbs.acks && kind.is_numbered();
-        let entry = &mut self.peers[peer as usize];
+        let entry = &mut self.point.peers[peer as usize];
         let length = ENVELOPE + body.len() + source.len();
         let seq = entry.sent.wrapping_add(1);
         let envelope = Envelope {
@@ -77,51 +72,6 @@ impl Runtime {
             self.count_send(peer)?;
         }
         Ok(true)
-    }
-}
-
-/// What of a message goes that lies whole in a staging buffer.
-struct Form {
-    /// Its envelope, as it lies there.
-    envelope: Envelope,
-    /// An immediate goes in the envelope's place.
-    is_brief: bool,
-    /// Nothing goes in its place.
-    is_bare: bool,
-    /// Bytes behind the message, so that it does not look like a bare one.
-    pad: u32,
-}
-
-impl Form {
-    /// For a message of `length` bytes with its envelope, of which `payload` are the program's.
-    #[inline]
-    fn choose(link: &Link, envelope: &Envelope, payload: usize, length: usize) -> Self {
-        let mtu = link.wire.mtu as usize;
-        let is_known = Pattern::of(envelope).is_some_and(|one| Some(one) == link.heads.said);
-        let is_brief = is_known && fills_a_packet(payload, ENVELOPE, mtu);
-        let is_bare = is_known && fills_packets(payload, mtu) && link.needs_no_word(envelope);
-        let pad = u32::from(!is_bare && fills_packets(length, mtu));
-        let envelope = Envelope {
-            flags: envelope.flags | if pad == 0 { 0 } else { PADDED },
-            ..*envelope
-        };
-        Self {
-            envelope,
-            is_brief,
-            is_bare,
-            pad,
-        }
-    }
-
-    /// What of `buffer` goes, in which the message's `length` bytes lie.
-    #[inline]
-    fn element(&self, memory: &Buffers, buffer: u32, length: u32) -> Element<'static> {
-        let left_out = if self.is_brief || self.is_bare {
-            ENVELOPE as u32
-        } else {
-            0
-        };
-        memory.element_at(buffer, left_out, length + self.pad - left_out)
     }
 }
 
@@ -221,7 +171,7 @@ impl Net {
         }
     }
 
-    /// A message that fills packets goes without its envelope, where the peer knows what that says;
+    /// A message that fills a packet goes without its envelope, where the peer knows what that says;
     /// it is kept with it.
     fn send_staged(
         &mut self,
@@ -244,15 +194,17 @@ impl Net {
             self.stages.give(buffer);
             return Ok(false);
         };
-        let form = Form::choose(link, envelope, source.len(), length as usize);
+        let is_known = Pattern::of(envelope).is_some_and(|one| Some(one) == link.heads.said);
+        let is_brief = is_known && fills_a_packet(source.len(), ENVELOPE, link.wire.mtu as usize);
+        let left_out = if is_brief { ENVELOPE as u32 } else { 0 };
         let memory = &self.stages.memory;
-        memory.write(buffer, 0, &form.envelope.emit());
+        memory.write(buffer, 0, &envelope.emit());
         memory.write(buffer, ENVELOPE as u32, body);
         memory.fill(buffer, at as u32, source);
-        let elements = [form.element(memory, buffer, length)];
+        let elements = [memory.element_at(buffer, left_out, length - left_out)];
         let mut request = SendWr::send(Id::Peer(peer).code(), &elements);
-        if form.is_brief {
-            request = request.immediate(Pattern::numbers(&form.envelope));
+        if is_brief {
+            request = request.immediate(Pattern::numbers(envelope));
         }
         let (flags, what) = (SendFlags::empty(), how.completion(buffer));
         let sent = match link
@@ -266,14 +218,12 @@ impl Net {
                 return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
             }
         };
-        if form.is_bare && sent {
-            link.heads.said_last.0 = form.envelope.seq;
-        } else if sent {
-            link.has_said(&form.envelope);
-        }
         if !sent {
             self.stages.give(buffer);
-        } else if let Some(seq) = keep {
+            return Ok(false);
+        }
+        link.has_said(envelope);
+        if let Some(seq) = keep {
             let place = Held {
                 seq,
                 buffer,

@@ -158,7 +158,7 @@ impl Runtime {
             return Ok(());
         };
         let peer = datagram.from;
-        if !self.peers[peer as usize].by_verbs {
+        if !self.point.peers[peer as usize].by_verbs {
             return Ok(());
         }
         let step = net.link(peer).wire.machine.handle_datagram(&datagram);
@@ -234,7 +234,7 @@ impl Runtime {
             }
             Step::Quiet => complain!(
                 "ferriband MPI: rank {}: rank {peer} has not answered by {} for 30 s; it may be computing, or {} may lead nowhere",
-                self.rank,
+                self.point.rank,
                 net.device.name,
                 net.device.name
             ),

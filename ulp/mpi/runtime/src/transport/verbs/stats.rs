@@ -1,8 +1,8 @@
 //! What is counted of messages by verbs: the figures of the Veloblock paper's Table 2, and why a message did not take the fast path.
 
 use super::{Net, STAGE};
-use crate::host::Pair;
-use crate::runtime::{Peer, Runtime};
+use crate::host::{Link, Pair};
+use crate::runtime::Runtime;
 
 /// Why a message did not take the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,14 +156,12 @@ impl Net {
 impl Runtime {
     /// The counters of this rank.
     pub fn told(&self) -> Told {
-        let places = self.peers.iter().filter_map(|peer| peer.places.as_ref());
-        let placed = places.map(Pair::sent).sum();
-        let near = || self.peers.iter().filter(|peer| !peer.by_verbs);
-        let told = |peer: &&Peer| {
-            peer.sent > 0 || peer.places.as_ref().is_some_and(|pair| pair.sent() > 0)
-        };
-        let host_peers = near().filter(told).count() as u64;
-        let host_records = near().map(|peer| u64::from(peer.sent)).sum();
+        let links = &self.shm.links;
+        let placed = |link: &Link| link.places.as_ref().map_or(0, Pair::sent);
+        let is_told = |link: &&Link| link.sent > 0 || placed(link) > 0;
+        let host_peers = links.iter().filter(is_told).count() as u64;
+        let host_records = links.iter().map(|link| u64::from(link.sent)).sum();
+        let placed = links.iter().map(placed).sum();
         let Some(net) = &self.net else {
             return Told {
                 placed,
@@ -221,7 +219,7 @@ impl Runtime {
         if told.host_peers > 0 || self.net.is_none() {
             complain!(
                 "ferriband MPI: rank {}: {} peers on this host: {} records in shared memory, {} messages left where they had been read",
-                self.rank,
+                self.point.rank,
                 told.host_peers,
                 told.host_records,
                 told.placed
@@ -235,7 +233,7 @@ impl Runtime {
             "ferriband MPI: rank {}: {} remote peers; fast path: {}, {} channels out, {} in, {} bytes ({} of blocks, {} of mirrors, {} of staging, {} of return words), \
              {} of {} messages ({share:.2} %); not by it: {} without a channel, {} paused, {} without credit, {} too long, {} without room, {} in bundles; channels opened {}, closed {} \
              (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times",
-            self.rank,
+            self.point.rank,
             told.remote_peers,
             self.settings.verbs.fast.plan.design().name(),
             told.channels_out,
@@ -267,7 +265,7 @@ impl Runtime {
             complain!(
                 "ferriband MPI: rank {}: memory of long messages: registered {} times, found registered {} times, {} registrations dropped because the \
                  memory was another",
-                self.rank,
+                self.point.rank,
                 counts.misses,
                 counts.hits,
                 counts.stale

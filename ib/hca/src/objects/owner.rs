@@ -1,0 +1,44 @@
+//! Who has the device open.
+//!
+//! Owns the list of contexts. Must not know what they are used for.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::lock;
+use crate::objects::context::Context;
+use crate::objects::event::AsyncKind;
+
+/// The only port.
+pub(crate) const PORT: usize = 1;
+
+/// Contexts of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    pub(crate) contexts: Mutex<Vec<Weak<Context>>>,
+}
+
+impl Owners {
+    /// A context was opened.
+    pub(crate) fn keep(&self, context: &Arc<Context>) {
+        let mut contexts = lock(&self.contexts);
+        contexts.retain(|other| other.strong_count() > 0);
+        contexts.push(Arc::downgrade(context));
+    }
+
+    pub(crate) fn of(&self, ifindex: u32) -> Vec<Arc<Context>> {
+        let contexts = lock(&self.contexts);
+        contexts
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|context| context.device.info.ifindex == ifindex)
+            .collect()
+    }
+
+    /// Tells programs that the InfiniBand port's P_Key table has changed.
+    #[cold]
+    pub(crate) fn tell_of_pkeys(&self) {
+        for context in self.of(0) {
+            context.raise(AsyncKind::PkeyChange, PORT);
+        }
+    }
+}

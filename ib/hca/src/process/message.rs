@@ -1,0 +1,10 @@
+//! What two processes say to each other by their control connection: the first byte of each message.
+//!
+//! Owns the numbers. Must not know what a message does.
+
+pub(crate) const MSG_HELLO: u8 = 2;
+pub(crate) const MSG_WELCOME: u8 = 3;
+pub(crate) const MSG_MAP_REQUEST: u8 = 4;
+pub(crate) const MSG_MAP_REPLY: u8 = 5;
+pub(crate) const MSG_MAP_GONE: u8 = 6;
+pub(crate) const MSG_READY: u8 = 7;

@@ -1,0 +1,101 @@
+//! A batch of packets: which queue pairs they reached, and what these say when it is at its end.
+//!
+//! Owns what a round knows of queue pairs. Must not know what a packet means, nor by which wire it came.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrayvec::ArrayVec;
+use ferriband_wire::RunIcrc;
+
+use crate::objects::cq::Catch;
+use crate::progress::Engine;
+use crate::qp::Qp;
+
+/// Queue pairs whose answers wait for the end of a round.
+const TOUCHED: usize = 16;
+
+/// What came; what became of it is counted with the port.
+#[derive(Debug, Default)]
+pub(crate) struct RxCounters {
+    /// Packets that were ever taken from the sockets.
+    pub packets: AtomicU64,
+}
+
+pub(in crate::wire) fn count(counter: &AtomicU64, by: u64) {
+    // one thread at a time counts, under the lock of the round
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+}
+
+/// What a round knows of queue pairs.
+#[derive(Default)]
+pub(in crate::wire) struct Batch {
+    /// Where the last packet went, with the version of the table in which it was found.
+    pub(in crate::wire) last: Option<(u64, Arc<Qp>)>,
+    pub(in crate::wire) touched: ArrayVec<Arc<Qp>, TOUCHED>,
+    /// Queue pairs that keep an acknowledgement back.
+    owing: ArrayVec<Arc<Qp>, TOUCHED>,
+    pub(in crate::wire) icrc: RunIcrc,
+    /// The IPv4 identification that the next datagram probably has.
+    pub(in crate::wire) likely: u16,
+    /// What is looked at came by a sender's own socket; and something of it was another process's.
+    pub(in crate::wire) by_flow: bool,
+    pub(in crate::wire) foreign: bool,
+}
+
+impl Batch {
+    /// The queue pair of a device of this kind that takes the packets for a number; found once for a run.
+    pub(in crate::wire) fn find(
+        &mut self,
+        engine: &Engine,
+        qpn: u32,
+        ethernet: bool,
+    ) -> Option<&Arc<Qp>> {
+        let right = |qp: &Qp| qp.ctx.device.is_ethernet() == ethernet;
+        if !matches!(&self.last, Some((_, qp)) if qp.qpn == qpn && right(qp)) {
+            let version = engine.table.version.load(Ordering::Acquire);
+            let found = engine.qp_of_packets(qpn).filter(|qp| right(qp));
+            self.last = found.map(|qp| (version, qp));
+        }
+        self.last.as_ref().map(|(_, qp)| qp)
+    }
+
+    /// A packet has reached a queue pair: its answers and completions come at the end of the batch.
+    pub(in crate::wire) fn touch(&mut self, engine: &Engine, qp: Arc<Qp>, catch: &mut Catch<'_>) {
+        if self.touched.iter().any(|other| Arc::ptr_eq(other, &qp)) {
+            return;
+        }
+        if self.touched.is_full() {
+            self.turn(engine, catch);
+        }
+        self.touched.push(qp);
+    }
+
+    pub(in crate::wire) fn turn(&mut self, engine: &Engine, catch: &mut Catch<'_>) {
+        turn(engine, &mut self.touched, &mut self.owing, catch);
+    }
+
+    /// Nothing came: acknowledgements that no reply took along go now.
+    pub(in crate::wire) fn idle(&mut self, engine: &Engine) {
+        for qp in self.owing.drain(..) {
+            qp.send_owed(engine);
+        }
+    }
+}
+
+/// What a batch of packets brought is answered and told.
+fn turn(
+    engine: &Engine,
+    touched: &mut ArrayVec<Arc<Qp>, TOUCHED>,
+    owing: &mut ArrayVec<Arc<Qp>, TOUCHED>,
+    catch: &mut Catch<'_>,
+) {
+    for qp in touched.drain(..) {
+        if !qp.turn_packets(engine, catch) || owing.iter().any(|other| Arc::ptr_eq(other, &qp)) {
+            continue;
+        }
+        if let Err(full) = owing.try_push(qp) {
+            full.element().send_owed(engine);
+        }
+    }
+}

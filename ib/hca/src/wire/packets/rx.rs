@@ -1,0 +1,190 @@
+//! Receiving: what came by either wire of packets, to queue pairs.
+//!
+//! Owns the lock's contents under which a process's packets are handled, which keeps each queue pair's in order.
+//! Must not know what a packet means. Every byte comes from a stranger.
+
+use std::sync::atomic::Ordering;
+
+use ferriband_admin::Counter;
+use ferriband_memory::host::HAND_OVER_HEAD;
+use ferriband_memory::net::RxSocket;
+use ferriband_wire::capture::Fate;
+
+use super::Roce;
+use super::arrived::Arrived;
+use super::batch::Batch;
+use crate::objects::cq::Catch;
+use crate::progress::Engine;
+use crate::wire::native::meta::NativeMeta;
+use crate::wire::native::port::LocalPort;
+use crate::wire::roce::flows::Flows;
+use crate::wire::roce::head::read_meta;
+use crate::wire::roce::rx::{Hands, Pace, ROUND_DATAGRAMS};
+
+/// The state of a round.
+pub(crate) struct RxSide {
+    pub(in crate::wire) hands: Hands,
+    /// Room for a message of the InfiniBand port, once one may come.
+    room: Vec<u8>,
+    /// Of the sockets of all senders.
+    pub(in crate::wire) pace: Pace,
+    pub(in crate::wire) flows: Flows,
+}
+
+impl std::fmt::Debug for RxSide {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RxSide")
+    }
+}
+
+impl RxSide {
+    pub fn new() -> Self {
+        RxSide {
+            hands: Hands::new(),
+            room: Vec::new(),
+            pace: Pace::default(),
+            flows: Flows::default(),
+        }
+    }
+
+    /// Nothing came: acknowledgements that no reply took along go now.
+    pub fn idle(&mut self, engine: &Engine) {
+        self.hands.batch.idle(engine);
+    }
+
+    /// Takes what has arrived at a socket of all senders. True if anything had.
+    pub fn take(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        socket: &RxSocket,
+        catch: &mut Catch<'_>,
+    ) -> bool {
+        let found = self
+            .hands
+            .take(engine, roce, (socket, &mut self.pace), catch);
+        if found && catch.somebody_polls() && self.note_sender() {
+            self.open_flow(engine, roce, socket);
+        }
+        found
+    }
+
+    /// Takes all that lies in a socket of all senders.
+    pub fn drain(&mut self, engine: &Engine, roce: &Roce, socket: &RxSocket) {
+        self.hands.drain(engine, roce, (socket, &mut self.pace));
+    }
+
+    /// Takes what has come by the InfiniBand port. True if anything had.
+    pub fn take_local(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        local: &LocalPort,
+        catch: &mut Catch<'_>,
+    ) -> bool {
+        let RxSide { room, hands, .. } = self;
+        let batch = &mut hands.batch;
+        let mut worked = false;
+        for _ in 0..ROUND_DATAGRAMS {
+            let Some((length, from)) = local.receive(room) else {
+                break;
+            };
+            worked = true;
+            let (head, bytes) = room[..length].split_at(HAND_OVER_HEAD);
+            match NativeMeta::read(head, from) {
+                Some(meta) => {
+                    batch.run(engine, roce, &Arrived::Native(meta), bytes, true, catch);
+                }
+                None => roce.ports.counts.of(0).add(Counter::RcvErrors, 1),
+            }
+        }
+        if worked {
+            batch.turn(engine, catch);
+        }
+        let wire = local.fabric.as_ref();
+        if wire.is_some_and(crate::wire::native::fabric::Wire::has_new_pkeys) {
+            engine.owners.tell_of_pkeys();
+        }
+        worked
+    }
+
+    /// Takes a run of packets that another process got and handed over.
+    pub fn take_handed(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        head: &[u8],
+        body: &[u8],
+        catch: &mut Catch<'_>,
+    ) {
+        if let Some(meta) = read_meta(head) {
+            // what is handed over once more might go round for ever
+            let batch = &mut self.hands.batch;
+            batch.run(engine, roce, &Arrived::Roce(meta), body, false, catch);
+            batch.turn(engine, catch);
+        }
+    }
+
+    /// Takes a packet that a fault had held back.
+    pub fn take_held(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        came: &Arrived,
+        packet: &[u8],
+        catch: &mut Catch<'_>,
+    ) -> Fate {
+        let batch = &mut self.hands.batch;
+        let fate = batch.deliver(engine, roce, came, packet, true, catch);
+        batch.turn(engine, catch);
+        fate
+    }
+}
+
+impl Batch {
+    /// A run of packets from one source, by the hooks if there are any.
+    pub(in crate::wire) fn run(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        came: &Arrived,
+        bytes: &[u8],
+        may_hand_over: bool,
+        catch: &mut Catch<'_>,
+    ) {
+        if !roce.hooks.active() {
+            self.deliver(engine, roce, came, bytes, may_hand_over, catch);
+            return;
+        }
+        roce.hooks
+            .receive(engine, came, bytes, &mut |came, datagram| {
+                self.deliver(engine, roce, came, datagram, may_hand_over, catch)
+            });
+    }
+
+    /// Gives a run of packets to their queue pairs. Says what became of the last one.
+    fn deliver(
+        &mut self,
+        engine: &Engine,
+        roce: &Roce,
+        came: &Arrived,
+        bytes: &[u8],
+        may_hand_over: bool,
+        catch: &mut Catch<'_>,
+    ) -> Fate {
+        let version = engine.table.version.load(Ordering::Acquire);
+        if self
+            .last
+            .as_ref()
+            .is_some_and(|(found_in, _)| *found_in != version)
+        {
+            self.last = None;
+        }
+        match came {
+            Arrived::Roce(meta) => {
+                self.deliver_roce(engine, roce, meta, bytes, may_hand_over, catch)
+            }
+            Arrived::Native(meta) => self.deliver_native(engine, roce, meta, bytes, catch),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What messages that have come ask this rank to do.
+//!
+//! Who is told of a message by a transport sends nothing meanwhile, so what it asks for is written
+//! down, and done when the transport has returned. One that comes by memory that ranks share stops
+//! the next ones, so of those there is one; of those by a device, one for each message of a bundle.
+//!
+//! Owns: what is written down. Must not know: by what path a message came.
+
+use crate::errors::Outcome;
+use crate::handle::Token;
+use crate::p2p::point::Point;
+use crate::request::Work;
+use crate::runtime::Runtime;
+use crate::transport::contract::{Body, Offered};
+use ferriband_mpi_proto::envelope::{Cts, Fin, Kind};
+
+/// What a message asks for that has been taken.
+pub enum Due {
+    /// A receive has met a long message, and is to have it.
+    Fetch {
+        /// The receive.
+        receive: Token,
+        /// Rank of the sender in the communicator.
+        rank: u32,
+        /// The message's tag.
+        tag: i32,
+        /// What the sender calls it.
+        request: u64,
+        /// Its bytes.
+        length: u64,
+        /// How it can be had.
+        offered: Offered,
+    },
+    /// A rank of the world asks for a long message.
+    Asked(u32, Cts),
+    /// A rank of the world has read a long message or written one, or never will.
+    Moved(u32, Fin),
+    /// A receive has all pieces of its message.
+    Whole(Token),
+    /// A send has been taken back.
+    Cancelled(Token),
+    /// A request is over that is a part of another one, or that nobody will ask for.
+    Over(Token),
+    /// A rank of the world is to be told this.
+    Tell(u32, Kind, Body),
+}
+
+impl Point {
+    /// A request is over.
+    #[inline]
+    pub fn finish(&mut self, request: u32) {
+        if self.requests.finish(request) {
+            self.over(request);
+        }
+    }
+
+    /// A request is over that is a part of another one, or that nobody will ask for.
+    #[cold]
+    pub fn over(&mut self, request: u32) {
+        let request = self.requests.slab.token(request);
+        self.due.push_back(Due::Over(request));
+    }
+}
+
+impl Runtime {
+    /// Does what messages that were taken ask for. After an error the rest is still to be done, in
+    /// the next round.
+    #[inline(always)]
+    pub fn settle_due(&mut self) -> Outcome {
+        if self.point.due.is_empty() {
+            return Ok(());
+        }
+        self.settle_all()
+    }
+
+    #[inline(never)]
+    fn settle_all(&mut self) -> Outcome {
+        while let Some(due) = self.point.due.pop_front() {
+            self.settle_one(due)?;
+        }
+        Ok(())
+    }
+
+    fn settle_one(&mut self, due: Due) -> Outcome {
+        match due {
+            Due::Fetch {
+                receive,
+                rank,
+                tag,
+                request,
+                length,
+                offered,
+            } => match self.point.requests.unfinished(receive) {
+                Some(receive) => self.fetch(receive, rank, tag, request, length, offered),
+                // Its sender has died.
+                None => Ok(()),
+            },
+            Due::Asked(peer, cts) => self.asked_for(peer, &cts),
+            Due::Moved(peer, fin) => self.fetched(peer, &fin),
+            Due::Whole(receive) => {
+                if let Some(receive) = self.point.requests.unfinished(receive)
+                    && let Work::Pieces { expected, .. } = self.point.requests[receive].work
+                {
+                    self.ways.came(expected);
+                    self.finish(receive);
+                }
+                Ok(())
+            }
+            Due::Cancelled(send) => {
+                if let Some(send) = self.point.requests.unfinished(send) {
+                    self.cancelled(send);
+                }
+                Ok(())
+            }
+            Due::Over(request) => {
+                if let Some(request) = self.point.requests.slab.at(request) {
+                    self.conclude(request);
+                }
+                Ok(())
+            }
+            Due::Tell(peer, kind, body) => self.answer(peer, kind, body.as_slice()),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The channels between this rank and another one of its host.
+//!
+//! Owns: both of them, the pair's places, and the numbers of the messages that go by them
+//! ([`Link`]); all of them, and which are looked at when ([`Shm`]). Must not know: what a message
+//! says.
+
+use super::{Inlet, Outlet, Pair};
+use crate::transport::polling::Polling;
+
+/// All ranks of this host that can be spoken to.
+pub struct Shm {
+    /// By rank in the world.
+    pub links: Vec<Link>,
+    /// Ranks that have opened a channel to this one, in that order.
+    pub order: Vec<u32>,
+    /// Which of them are looked at in each round.
+    pub polling: Polling,
+}
+
+/// The channels between this rank and another one of its host.
+#[derive(Default)]
+pub struct Link {
+    /// The channel to it.
+    pub outlet: Option<Outlet>,
+    /// Number of the last message to it.
+    pub sent: u32,
+    /// Number of the last message from it.
+    pub received: u32,
+    /// Messages to it wait for room: none may overtake them.
+    pub is_held: bool,
+    /// The channel from it.
+    pub inlet: Option<Inlet>,
+    /// The places by which messages are exchanged with it.
+    pub places: Option<Pair>,
+}
+
+impl Shm {
+    /// Of `ranks` in the world; none has been spoken to.
+    pub fn new(ranks: u32) -> Self {
+        Self {
+            links: (0..ranks).map(|_| Link::default()).collect(),
+            order: Vec::new(),
+            polling: Polling::new(),
+        }
+    }
+
+    /// What is there for a rank of the world.
+    #[inline]
+    pub fn link(&mut self, rank: u32) -> &mut Link {
+        &mut self.links[rank as usize]
+    }
+
+    /// The one of the channels to this rank that is looked at in this round besides those in use.
+    #[inline]
+    pub fn next_in_turn(&mut self) -> Option<u32> {
+        let turn = self.polling.next(self.order.len())?;
+        self.order.get(turn as usize).copied()
+    }
+
+    /// Whether something lies in a channel to this rank, or its sender has to be told of room.
+    pub fn has_work(&self) -> bool {
+        let mut links = self.order.iter().map(|rank| &self.links[*rank as usize]);
+        links.any(Link::has_work)
+    }
+}
+
+impl Link {
+    /// Whether there is something to look at, as [`Inlet::poll`] says.
+    #[inline(always)]
+    pub fn poll(&mut self) -> bool {
+        self.inlet.as_mut().is_some_and(Inlet::poll)
+    }
+
+    /// Whether there is something to look at.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.inlet.as_ref().is_some_and(Inlet::is_ready)
+    }
+
+    /// Whether there is something to look at, or the sender has to be told of room.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.inlet
+            .as_ref()
+            .is_some_and(|inlet| inlet.is_ready() || inlet.owes_relief())
+    }
+
+    /// Tells a sender that waits for room what it has not been told. True if it was told something.
+    pub fn relieve(&mut self) -> bool {
+        let ack = self.received;
+        self.inlet.as_mut().is_some_and(|inlet| inlet.relieve(ack))
+    }
+
+    /// Credit for an envelope that goes to the sender.
+    #[inline(always)]
+    pub fn report(&mut self) -> u32 {
+        self.inlet.as_mut().map_or(0, Inlet::report)
+    }
+
+    /// The last message from this rank: nothing more is sent to it.
+    pub fn lose(&mut self) {
+        self.outlet = None;
+        self.is_held = false;
+    }
+}
