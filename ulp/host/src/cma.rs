@@ -7,15 +7,13 @@
 //!
 //! *Bounce buffers.* The kernel copies by the string instruction, which has a small part of its
 //! speed on Zen 3 where bytes get 1 to 31 bytes farther in their page than they were
-//! ([`crate::copy::choice`]): 64 KiB take 38 us there and 5 us elsewhere. There the kernel copies
+//! ([`crate::copy`]): 64 KiB take 38 us there and 5 us elsewhere. There the kernel copies
 //! from or to a buffer in which the bytes have their old place in the page, and registers copy
 //! between that and where the bytes belong.
 
 use crate::copy;
-use crate::copy::choice::is_ahead;
 use std::cell::Cell;
 use std::io;
-use std::sync::OnceLock;
 
 /// Bytes of a page of the kernel's.
 const PAGE: usize = 4096;
@@ -51,14 +49,7 @@ impl Bounce {
 /// Whether a copy of `length` bytes goes by way of the bounce buffer.
 #[inline]
 fn bounces(from: usize, to: usize, length: usize) -> bool {
-    length >= LEAST && is_ahead(from, to) && is_slow_ahead()
-}
-
-/// Whether this processor is slow where bytes get a little farther in their page.
-#[cold]
-fn is_slow_ahead() -> bool {
-    static SLOW: OnceLock<bool> = OnceLock::new();
-    *SLOW.get_or_init(copy::is_slow_ahead)
+    length >= LEAST && copy::is_slow(from, to)
 }
 
 /// Calls `part` for each part of `length` bytes, with its offset, its length and the bounce buffer.

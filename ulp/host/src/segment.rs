@@ -8,7 +8,7 @@
 //! the memory at any time: it is reached by atomic words and by copies, never by references to its
 //! bytes, and what is read has to be checked by whoever reads it.
 
-use crate::copy::{self, Direction};
+use crate::copy;
 use crate::wake::{self, Until, Wait};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -182,6 +182,7 @@ impl Mapping {
         let base =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, access, flags, file, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(MapError::System(Errno::FAULT))?;
+        copy::know_processor();
         Ok(Self { base, length })
     }
 
@@ -221,7 +222,7 @@ impl Mapping {
         let from = self.place(at, to.len(), 1)?.as_ptr();
         // SAFETY: the range is mapped, and a slice of this process does not overlap it. If another
         // process writes to it meanwhile, the copy has some of the bytes of before and of after.
-        unsafe { copy::shared(Direction::Out, from, to.as_mut_ptr(), to.len()) };
+        unsafe { copy::bytes(from, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
 }
@@ -308,7 +309,7 @@ impl<F: AsFd> Segment<F> {
     pub fn write(&self, at: u64, from: &[u8]) -> Result<(), OutOfRange> {
         let to = self.mapping.place(at, from.len(), 1)?.as_ptr();
         // SAFETY: the range is mapped for writing, and a slice of this process does not overlap it.
-        unsafe { copy::shared(Direction::In, from.as_ptr(), to, from.len()) };
+        unsafe { copy::bytes(from.as_ptr(), to, from.len()) };
         Ok(())
     }
 

@@ -41,7 +41,7 @@ use std::fmt;
 
 pub use inter::{InterCollective, InterRoot, build_inter};
 pub use neighbor::{NeighborCollective, Neighbors, build_neighbor};
-pub use schedule::{Flag, Group, Node, Peer, Piece, Schedule, Slot, Step};
+pub use schedule::{Group, Node, Peer, Piece, Schedule, Slot, Step};
 
 /// Where a schedule is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -350,7 +350,7 @@ pub enum Algorithm {
     NeighborExchange,
     /// What P0 saw Open MPI choose, by the number of ranks; in settings `p0`.
     Tutorial,
-    /// Through memory that the ranks of one host share; in settings `shm`.
+    /// Through memory that the ranks of one host share, without a schedule; in settings `shm`.
     Shared,
 }
 
@@ -514,7 +514,7 @@ pub fn applicable(collective: &Collective<'_>, algorithm: Algorithm, me: Place) 
     }
 }
 
-/// The schedule of an operation for one rank.
+/// The schedule of an operation for one rank. There is none by [`Algorithm::Shared`].
 pub fn build(
     collective: &Collective<'_>,
     algorithm: Algorithm,
@@ -523,14 +523,10 @@ pub fn build(
     if !collective.fits(me) {
         return Err(BuildError::Shape);
     }
-    if !applicable(collective, algorithm, me) {
+    if algorithm == Algorithm::Shared || !applicable(collective, algorithm, me) {
         return Err(BuildError::NotApplicable(collective.kind(), algorithm));
     }
     let mut b = schedule::Builder::default();
-    if algorithm == Algorithm::Shared {
-        shared::build(&mut b, collective, me);
-        return Ok(b.finish());
-    }
     match *collective {
         Collective::Barrier => barrier::build(&mut b, algorithm, me),
         Collective::Bcast { count, root } => bcast::build(&mut b, algorithm, me, count, root),

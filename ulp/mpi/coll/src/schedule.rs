@@ -16,8 +16,6 @@ pub enum Slot {
     Recv,
     /// Memory of [`Schedule::temp_units`], made for this execution.
     Temp,
-    /// The slot of a rank in memory that the ranks of this host share: the owner writes, all read.
-    Shared(u32),
 }
 
 /// Units of a block of a buffer. Program buffers of operations with blocks have one block for each rank, others block 0; where
@@ -92,16 +90,6 @@ impl Peer {
     }
 }
 
-/// A word in shared memory that one rank sets and others wait for. Each execution uses new values (its sequence number), so a
-/// flag need not be taken back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Flag {
-    /// The rank that sets it.
-    pub owner: u32,
-    /// Which of its flags: 0 says that its slot is filled, 1 onwards are rounds.
-    pub index: u32,
-}
-
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -133,10 +121,6 @@ pub enum Step {
         /// Right operand and result.
         into: Piece,
     },
-    /// Sets a flag of our own, after everything before it that this step depends on is visible.
-    Signal(Flag),
-    /// Waits until another rank has set its flag.
-    Wait(Flag),
 }
 
 /// A step and its place in the graph.
@@ -155,7 +139,6 @@ pub struct Node {
 /// A rank's part of a collective operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
-    shared: bool,
     nodes: Vec<Node>,
     pieces: Vec<Piece>,
     successors: Vec<u32>,
@@ -163,11 +146,6 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Whether ranks that share memory do it there: it has flags, and no messages.
-    pub fn is_shared(&self) -> bool {
-        self.shared
-    }
-
     /// Its steps. Doing them in this order, each started when the one before it is, is always allowed.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -303,22 +281,6 @@ impl Builder {
         self.touch(node, into, true);
     }
 
-    /// Sets a flag of our own. It tells of our slot in shared memory, so it waits for what was written there.
-    pub fn signal(&mut self, flag: Flag, after: &[u32]) -> u32 {
-        let node = self.add(Step::Signal(flag));
-        self.touch(node, everything(flag.owner), false);
-        self.after(node, after);
-        node
-    }
-
-    /// Waits for a flag of another rank. What is read from its slot afterwards waits for that.
-    pub fn wait(&mut self, flag: Flag, after: &[u32]) -> u32 {
-        let node = self.add(Step::Wait(flag));
-        self.touch(node, everything(flag.owner), true);
-        self.after(node, after);
-        node
-    }
-
     /// Lets a step wait for others, whatever they touch.
     pub fn after(&mut self, node: u32, others: &[u32]) {
         self.drafts[node as usize]
@@ -364,9 +326,6 @@ impl Builder {
             })
             .collect();
         Schedule {
-            shared: nodes
-                .iter()
-                .any(|node: &Node| matches!(node.step, Step::Signal(_) | Step::Wait(_))),
             nodes,
             pieces: self.pieces,
             successors,
@@ -432,11 +391,6 @@ impl Builder {
             writes,
         });
     }
-}
-
-/// The whole slot of a rank in shared memory.
-fn everything(owner: u32) -> Piece {
-    Piece::of(Slot::Shared(owner), 0, u64::MAX)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ fn run(
             .collect()
     };
     let seed = u64::from(sizes[0] * 10 + sizes[1]);
-    Machine::new(vec![groups(0), groups(1)], 0, seed).run()
+    Machine::new(vec![groups(0), groups(1)], seed).run()
 }
 
 fn name(group: usize, rank: u32) -> u32 {

@@ -24,7 +24,6 @@ fn check(case: &Case<'_>) -> usize {
     for algorithm in (case.collective)(0).kind().algorithms() {
         let places: Vec<Place> = (0..case.size)
             .map(|rank| Place {
-                shared_units: 64,
                 segment: 2,
                 ..Place::new(rank, case.size)
             })
@@ -47,7 +46,7 @@ fn check(case: &Case<'_>) -> usize {
                     build(&(case.collective)(me.rank), *algorithm, *me).expect("applicable");
                 (schedule, (case.start)(me.rank))
             });
-            let mut machine = Machine::new(vec![ranks.collect()], 64, seed);
+            let mut machine = Machine::new(vec![ranks.collect()], seed);
             let groups = machine.run();
             for (rank, buffers) in (0..).zip(&groups[0]) {
                 let context = || {
@@ -94,27 +93,17 @@ fn vector_buffers(rank: u32, count: u64, in_place: bool, result: u64) -> Buffers
 fn nobody_leaves_a_barrier_before_all_have_come() {
     for size in 1..=MOST {
         for algorithm in Kind::Barrier.algorithms() {
-            if !applicable(
-                &Collective::Barrier,
-                *algorithm,
-                Place {
-                    shared_units: 1,
-                    ..Place::new(0, size)
-                },
-            ) {
+            if !applicable(&Collective::Barrier, *algorithm, Place::new(0, size)) {
                 continue;
             }
             let schedule = |rank| {
-                let me = Place {
-                    shared_units: 1,
-                    ..Place::new(rank, size)
-                };
+                let me = Place::new(rank, size);
                 build(&Collective::Barrier, *algorithm, me).expect("applicable")
             };
             let all: Vec<_> = (0..size)
                 .map(|rank| (schedule(rank), Buffers::default()))
                 .collect();
-            Machine::new(vec![all], 1, 1).run();
+            Machine::new(vec![all], 1).run();
             // With one rank that does not come, no other one ends. A machine whose late rank has an empty schedule must get stuck
             // with every other rank still inside.
             for late in 0..size {
@@ -130,7 +119,7 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
     }
 }
 
-/// True if what `watched` waits for leads back to `late`: each rank's steps are followed backwards through messages and flags.
+/// True if what `watched` waits for leads back to `late`: each rank's steps are followed backwards through messages.
 fn hears_of(
     schedule: &dyn Fn(u32) -> ferriband_mpi_coll::Schedule,
     size: u32,
@@ -164,26 +153,15 @@ fn hears_of(
                 )
                 .count()
         };
-        match &own.nodes()[node as usize].step {
-            Step::Recv { peer, .. } => {
-                let sends = (0..).zip(all[peer.rank as usize].nodes());
-                let mut sends = sends.filter(
-                    |(_, one)| matches!(&one.step, Step::Send { peer: to, .. } if to.rank == rank),
-                );
-                let (matching, _) = sends
-                    .nth(nth(rank, node, peer.rank))
-                    .expect("a send for each receive");
-                open.push((peer.rank, matching));
-            }
-            Step::Wait(flag) => {
-                let signals = (0..).zip(all[flag.owner as usize].nodes());
-                let mut signals = signals.filter(|(_, one)| one.step == Step::Signal(*flag));
-                open.push((
-                    flag.owner,
-                    signals.next().expect("a signal for each wait").0,
-                ));
-            }
-            _ => (),
+        if let Step::Recv { peer, .. } = &own.nodes()[node as usize].step {
+            let sends = (0..).zip(all[peer.rank as usize].nodes());
+            let mut sends = sends.filter(
+                |(_, one)| matches!(&one.step, Step::Send { peer: to, .. } if to.rank == rank),
+            );
+            let (matching, _) = sends
+                .nth(nth(rank, node, peer.rank))
+                .expect("a send for each receive");
+            open.push((peer.rank, matching));
         }
     }
     false
@@ -201,7 +179,7 @@ fn the_barriers_of_the_tutorial_send_what_was_traced() {
             .expect("any size");
             (schedule, Buffers::default())
         });
-        let mut machine = Machine::new(vec![all.collect()], 0, 5);
+        let mut machine = Machine::new(vec![all.collect()], 5);
         machine.run();
         let mut pairs: Vec<_> = machine
             .messages
@@ -239,7 +217,7 @@ fn the_reductions_of_the_tutorial_send_what_was_traced() {
                 build(&collective, Algorithm::Tutorial, Place::new(rank, size)).expect("any size");
             (schedule, vector_buffers(rank, 1, false, 1))
         });
-        let mut machine = Machine::new(vec![all.collect()], 0, 5);
+        let mut machine = Machine::new(vec![all.collect()], 5);
         machine.run();
         let mut pairs: Vec<_> = machine
             .messages
@@ -276,7 +254,7 @@ fn the_reductions_of_the_tutorial_send_what_was_traced() {
                 build(&collective, Algorithm::Tutorial, Place::new(rank, size)).expect("any size");
             (schedule, vector_buffers(rank, 1, false, 1))
         });
-        let mut machine = Machine::new(vec![all.collect()], 0, 5);
+        let mut machine = Machine::new(vec![all.collect()], 5);
         machine.run();
         assert_eq!(machine.messages.len(), expected, "{size} ranks");
     }
@@ -301,7 +279,7 @@ fn broadcasts() {
                     end: &|_| vec![Some(vector(root, count))],
                     any_order: false,
                 });
-                assert_eq!(done, 5);
+                assert_eq!(done, 4);
             }
         }
     }
@@ -338,7 +316,7 @@ fn reductions_to_one_rank() {
                     },
                     any_order: commutative,
                 });
-                assert_eq!(done, 6);
+                assert_eq!(done, 5);
             }
         }
     }
@@ -359,7 +337,7 @@ fn reductions_to_all_ranks() {
                 end: &|_| vec![Some(combined(0..size, count))],
                 any_order: commutative,
             });
-            assert_eq!(done, if commutative { 6 } else { 5 });
+            assert_eq!(done, if commutative { 5 } else { 4 });
         }
     }
 }
@@ -398,7 +376,7 @@ fn prefix_reductions() {
                     },
                     any_order: false,
                 });
-                assert_eq!(done, 3);
+                assert_eq!(done, 2);
             }
         }
     }
@@ -458,7 +436,6 @@ fn a_scattered_reduction_in_place_leaves_its_result_in_front() {
             Algorithm::Pairwise,
             Algorithm::RecursiveHalving,
             Algorithm::ReduceScatterv,
-            Algorithm::Shared,
         ] {
             let collective = Collective::ReduceScatter {
                 blocks: Blocks::Each(&counts),
@@ -467,16 +444,13 @@ fn a_scattered_reduction_in_place_leaves_its_result_in_front() {
             };
             let total: u64 = counts.iter().sum();
             let ranks = (0..size).map(|rank| {
-                let me = Place {
-                    shared_units: 64,
-                    ..Place::new(rank, size)
-                };
+                let me = Place::new(rank, size);
                 (
                     build(&collective, algorithm, me).expect("applicable"),
                     vector_buffers(rank, total, true, 0),
                 )
             });
-            let groups = Machine::new(vec![ranks.collect()], 64, u64::from(size)).run();
+            let groups = Machine::new(vec![ranks.collect()], u64::from(size)).run();
             for (rank, buffers) in (0..).zip(&groups[0]) {
                 let start: u64 = counts[..rank].iter().sum();
                 let all = combined(0..size, total);
@@ -542,7 +516,7 @@ fn gathering_and_scattering() {
                     assert_eq!(
                         done,
                         if matches!(blocks, Blocks::Equal(_)) {
-                            3
+                            2
                         } else {
                             1
                         }
@@ -575,7 +549,7 @@ fn gathering_and_scattering() {
                     assert_eq!(
                         done,
                         if matches!(blocks, Blocks::Equal(_)) {
-                            3
+                            2
                         } else {
                             1
                         }
@@ -612,7 +586,7 @@ fn gathering_at_all_ranks() {
                     any_order: false,
                 });
                 let fitting =
-                    4 + usize::from(size.is_power_of_two()) + usize::from(size.is_multiple_of(2));
+                    3 + usize::from(size.is_power_of_two()) + usize::from(size.is_multiple_of(2));
                 assert_eq!(done, fitting, "{size} ranks");
             }
         }

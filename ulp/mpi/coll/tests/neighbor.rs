@@ -114,7 +114,7 @@ fn on_a_grid_what_goes_down_comes_in_from_above() {
                     },
                 )
             });
-            let ended = Machine::new(vec![ranks.collect()], 0, seed).run();
+            let ended = Machine::new(vec![ranks.collect()], seed).run();
             for (rank, buffers) in (0..).zip(&ended[0]) {
                 for (entry, got) in buffers.recv.iter().enumerate() {
                     // The lower neighbour sent it upwards, the upper one downwards.
@@ -158,7 +158,7 @@ fn on_a_grid_everybody_hears_its_neighbours() {
                 },
             )
         });
-        let ended = Machine::new(vec![ranks.collect()], 0, 9).run();
+        let ended = Machine::new(vec![ranks.collect()], 9).run();
         for (rank, buffers) in (0..).zip(&ended[0]) {
             for (from, got) in grid.neighbors(rank).into_iter().zip(&buffers.recv) {
                 assert_eq!(*got, from.map_or(room(3), |from| vector(from, 3)));
@@ -213,7 +213,7 @@ fn on_a_graph_messages_match_in_the_order_of_the_lists() {
                 },
             )
         });
-        let ended = Machine::new(vec![ranks.collect()], 0, seed).run();
+        let ended = Machine::new(vec![ranks.collect()], seed).run();
         for (rank, buffers) in (0..).zip(&ended[0]) {
             let from = &sources[rank as usize];
             for (at, got) in buffers.recv.iter().enumerate() {

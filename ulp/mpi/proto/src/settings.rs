@@ -69,7 +69,7 @@ const ROWS: &[Setting] = &[
         about: "protocols",
         kind: Kind::Bytes(0..=LONGEST_MAPPED),
         default: "65536",
-        help: "The same by memory that ranks share, as far as a block takes it and while copying is fast (6 GB/s): 64K where a job has two ranks, 16K where it has up to four, else what eager takes. Unless it is set, it is what eager is set to.",
+        help: "The same by memory that ranks share, as far as a block takes it: 64K where a job has two ranks, 16K where it has up to four, else what eager takes. Unless it is set, it is what eager is set to.",
     },
     Setting {
         name: "swap",

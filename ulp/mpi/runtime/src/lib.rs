@@ -44,5 +44,5 @@ pub(crate) use ground::{constants, errors, handle, trace};
 pub(crate) use job::{init, settings, wait, wireup};
 pub(crate) use objects::{attr, comm, datatype, group, info, operation, process, topology};
 pub(crate) use p2p::{loss, request, runtime};
-pub(crate) use transport::shm::{self as host, pace};
+pub(crate) use transport::shm as host;
 pub(crate) use transport::verbs as net;

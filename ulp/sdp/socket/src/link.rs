@@ -8,7 +8,7 @@ use crate::own::{Event, Own, Segment};
 use crate::record::Record;
 use crate::segment::{self, LENGTH, NARROW_BYTES, RING_BYTES, Role, SLOTS};
 use crate::{table, tcp};
-use ferriband_host::copy::{self, Direction};
+use ferriband_host::copy;
 use ferriband_host::segment::OutOfRange;
 use ferriband_host::wake::{self, Until, Wait};
 use ferriband_sdp_local::{Errno, Kernel, Memory, Shared, Way, Word};
@@ -191,7 +191,7 @@ impl<'a> Link<'a> {
             let to = to[from..from + length].as_mut_ptr();
             // SAFETY: a piece of the ring, which is mapped as long as the link lives, and as much
             // of the buffer.
-            unsafe { copy::shared(Direction::Out, ring.wrapping_add(at), to, length) };
+            unsafe { copy::bytes(ring.wrapping_add(at), to, length) };
         });
     }
 
@@ -201,7 +201,7 @@ impl<'a> Link<'a> {
         pieces(position, from.len(), |at, begin, length| {
             let from = from[begin..begin + length].as_ptr().cast_mut();
             // SAFETY: as above, the other way round; the buffer is only read.
-            unsafe { copy::shared(Direction::In, from, ring.wrapping_add(at), length) };
+            unsafe { copy::bytes(from, ring.wrapping_add(at), length) };
         });
     }
 
@@ -435,7 +435,7 @@ impl Memory for Call<'_, '_> {
         let put = walk(source, from, bytes, |from, length| {
             // SAFETY: the program's memory, and a piece of the ring that `local` has asked for: it
             // does not pass its end.
-            unsafe { copy::shared(Direction::In, from, to, length) };
+            unsafe { copy::bytes(from, to, length) };
             to = to.wrapping_add(length);
             Ok(length)
         });
@@ -446,7 +446,7 @@ impl Memory for Call<'_, '_> {
         let mut from = self.link.ring(Way::In).as_ptr().wrapping_add(at as usize);
         let taken = walk(sink, to, bytes, |to, length| {
             // SAFETY: as in `put`, the other way round.
-            unsafe { copy::shared(Direction::Out, from, to, length) };
+            unsafe { copy::bytes(from, to, length) };
             from = from.wrapping_add(length);
             Ok(length)
         });

@@ -8,7 +8,7 @@
 
 #![allow(dead_code)] // each test file uses its own part
 
-use ferriband_mpi_coll::{Flag, Group, Peer, Piece, Schedule, Slot, Step};
+use ferriband_mpi_coll::{Group, Peer, Piece, Schedule, Slot, Step};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What was combined, in order. Nothing yet is empty.
@@ -28,7 +28,6 @@ struct Rank {
     schedule: Schedule,
     buffers: Buffers,
     temp: Vec<Unit>,
-    shared: Vec<Unit>,
     waiting: Vec<u32>,
     started: BTreeSet<u32>,
     done: usize,
@@ -40,7 +39,6 @@ pub struct Machine {
     /// Posted sends and receives, by (from, to).
     sends: BTreeMap<(Id, Id), VecDeque<u32>>,
     recvs: BTreeMap<(Id, Id), VecDeque<u32>>,
-    flags: BTreeSet<(usize, Flag)>,
     /// Steps whose predecessors are complete.
     ready: Vec<(Id, u32)>,
     seed: u64,
@@ -49,7 +47,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(groups: Vec<Vec<(Schedule, Buffers)>>, shared_units: usize, seed: u64) -> Machine {
+    pub fn new(groups: Vec<Vec<(Schedule, Buffers)>>, seed: u64) -> Machine {
         let (mut ranks, mut ready) = (BTreeMap::new(), Vec::new());
         for (group, members) in groups.into_iter().enumerate() {
             for (number, (schedule, buffers)) in (0..).zip(members) {
@@ -66,7 +64,6 @@ impl Machine {
                     schedule,
                     buffers,
                     temp,
-                    shared: vec![Unit::new(); shared_units],
                     waiting,
                     started: BTreeSet::new(),
                     done: 0,
@@ -78,7 +75,6 @@ impl Machine {
             ranks,
             sends: BTreeMap::new(),
             recvs: BTreeMap::new(),
-            flags: BTreeSet::new(),
             ready,
             seed: seed.wrapping_mul(2).wrapping_add(1),
             messages: Vec::new(),
@@ -139,14 +135,9 @@ impl Machine {
     fn may_start(&self, id: Id, node: u32) -> bool {
         let rank = &self.ranks[&id];
         let step = &rank.schedule.nodes()[node as usize];
-        let in_order = step.posted_after.is_none_or(|before| {
+        step.posted_after.is_none_or(|before| {
             before < node && (rank.started.contains(&before) || rank.is_done(before))
-        });
-        let set = match &step.step {
-            Step::Wait(flag) => self.flags.contains(&(id.0, *flag)),
-            _ => true,
-        };
-        in_order && set
+        })
     }
 
     fn start(&mut self, id: Id, node: u32) {
@@ -188,12 +179,6 @@ impl Machine {
                 self.write(id, into, combined);
                 self.complete(id, node);
             }
-            Step::Signal(flag) => {
-                assert_eq!(flag.owner, id.1, "a flag of another rank");
-                assert!(self.flags.insert((id.0, flag)), "set twice");
-                self.complete(id, node);
-            }
-            Step::Wait(_) => self.complete(id, node),
         }
     }
 
@@ -260,10 +245,7 @@ impl Machine {
 
     fn read(&self, id: Id, piece: Piece) -> Vec<Unit> {
         let (at, count) = (piece.at as usize, piece.count as usize);
-        let from = match piece.slot {
-            Slot::Shared(owner) => &self.ranks[&(id.0, owner)].shared,
-            _ => self.ranks[&id].block(piece),
-        };
+        let from = self.ranks[&id].block(piece);
         let units = from
             .get(at..at + count)
             .unwrap_or_else(|| panic!("rank {id:?}: {piece:?} of {}", from.len()));
@@ -272,9 +254,6 @@ impl Machine {
 
     fn write(&mut self, id: Id, piece: Piece, units: Vec<Unit>) {
         assert_ne!(piece.slot, Slot::Send, "send buffers are not written");
-        if let Slot::Shared(owner) = piece.slot {
-            assert_eq!(owner, id.1, "only its owner writes a slot");
-        }
         let into = self.ranks.get_mut(&id).expect("a rank").block_mut(piece);
         let room = into.len();
         let (at, count) = (piece.at as usize, piece.count as usize);
@@ -304,7 +283,6 @@ impl Rank {
                 .get(piece.block as usize)
                 .unwrap_or_else(missing),
             Slot::Temp => &self.temp,
-            Slot::Shared(_) => &self.shared,
         }
     }
 
@@ -317,7 +295,6 @@ impl Rank {
                 .get_mut(piece.block as usize)
                 .unwrap_or_else(|| panic!("{piece:?} is not there")),
             Slot::Temp => &mut self.temp,
-            Slot::Shared(_) => &mut self.shared,
         }
     }
 }

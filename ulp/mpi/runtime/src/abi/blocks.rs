@@ -7,6 +7,7 @@
 use super::op::Reduction;
 use super::values::{aliased, are_distinct, bytes, extent, is_in_place, sink};
 use crate::collective::exec::{Buffers, Combine, Prepared};
+use crate::collective::shape::shape as shape_of;
 use crate::collective::shared;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
@@ -15,6 +16,7 @@ use crate::host::{Sink, Source};
 use crate::job::state::Guard;
 use ferriband_mpi_coll::Collective;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// This process's rank, and the size, of a communicator.
 pub(super) fn shape(guard: &Guard, comm: u32) -> (u32, usize) {
@@ -31,11 +33,16 @@ pub(super) fn moving(
     send: Vec<Source>,
     recv: Vec<Sink>,
 ) -> Outcome<Prepared> {
-    let shared = shared::offered(guard, comm)?;
-    let schedule = guard.schedule(comm, collective, bytes, 1, shared, false)?;
+    shared::agree(guard, comm)?;
+    let shape = shape_of(guard, comm, collective, bytes, 1);
+    let schedule = match shape {
+        Some(_) => Arc::default(),
+        None => guard.schedule(comm, collective, bytes, 1, false)?,
+    };
     let buffers = Buffers::new(1, send, recv);
     Ok(Prepared {
         schedule,
+        shape,
         buffers,
         combine: None,
         after: None,
@@ -203,14 +210,21 @@ impl Elements {
         }
         let bytes = (how.unit as u64).saturating_mul(sent.max(0).cast_unsigned());
         let collective = collective(how.commutes, in_place);
+        shared::agree(guard, comm)?;
+        let is_own = matches!(how.combine, Combine::Own(_));
+        let whole = !is_own && (!how.commutes || bytes <= WHOLE);
         // The program's functions run outside of the runtime, where nobody waits for flags.
-        let (shared, whole) = match how.combine {
-            Combine::Own(_) => (shared::offered(guard, comm)?, false),
-            Combine::Program(_) => (0, !how.commutes || bytes <= WHOLE),
+        let shape = match is_own {
+            true => shape_of(guard, comm, &collective, bytes, how.unit),
+            false => None,
         };
-        let schedule = guard.schedule(comm, &collective, bytes, how.unit, shared, whole)?;
+        let schedule = match shape {
+            Some(_) => Arc::default(),
+            None => guard.schedule(comm, &collective, bytes, how.unit, whole)?,
+        };
         Ok(Prepared {
             schedule,
+            shape,
             buffers: Buffers::new(how.unit, send, recv),
             combine: Some(how.combine),
             after: None,

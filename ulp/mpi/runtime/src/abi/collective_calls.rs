@@ -199,7 +199,8 @@ entries! {
     "MPI_Reduce" ferriband_mpi_reduce, "MPI_Ireduce" ferriband_mpi_ireduce,
         "MPI_Reduce_init" ferriband_mpi_reduce_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: i32, op: i32, root: c_int)
-        => |guard, comm| reduce::reduce(guard, comm, elements(sendbuf, recvbuf, datatype, op), count, root);
+        => |guard, comm| reduce::reduce(guard, comm, elements(sendbuf, recvbuf, datatype, op), count, root),
+        first short::reduce(guard, comm, (sendbuf, recvbuf), (count, datatype), op, root);
     "MPI_Allreduce" ferriband_mpi_allreduce, "MPI_Iallreduce" ferriband_mpi_iallreduce,
         "MPI_Allreduce_init" ferriband_mpi_allreduce_init:
         (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: i32, op: i32)

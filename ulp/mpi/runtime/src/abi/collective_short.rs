@@ -8,9 +8,10 @@ use crate::collective::direct::{self, Kind};
 use crate::constants::MPI_ERR_ROOT;
 use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
+use crate::host::{Sink, Source};
 use crate::job::state::Guard;
 use crate::operation::Operation;
-use ferriband_mpi_data::Predefined;
+use ferriband_mpi_data::{Named, Op, Predefined};
 use std::ffi::{c_int, c_void};
 
 /// # Safety
@@ -37,6 +38,60 @@ pub(super) unsafe fn bcast(
     Ok(true)
 }
 
+/// Elements as they lie, without gaps, and an operation that needs nothing of the program's.
+struct Plain {
+    op: Op,
+    kind: Named,
+    unit: usize,
+}
+
+impl Plain {
+    /// None if the elements of the call are not such, or are too many for `how` to be done here.
+    #[inline(always)]
+    fn of(
+        guard: &mut Guard,
+        (comm, how): (u32, Kind),
+        (count, datatype): (i64, i32),
+        op: i32,
+    ) -> Outcome<Option<Self>> {
+        if !guard.is_direct(comm, how, 0) {
+            return Ok(None);
+        }
+        let (Some(kind), Operation::Own(op)) = (
+            named(datatype),
+            guard.point.objects.operations.operation(op)?,
+        ) else {
+            return Ok(None);
+        };
+        let unit = kind.extent();
+        let is_plain = kind.kind().size() == unit;
+        if !is_plain || op.is_for_windows_only() || unit <= 0 {
+            return Ok(None);
+        }
+        let length = bytes(guard, count, datatype)?;
+        if !guard.is_direct(comm, how, length) {
+            return Ok(None);
+        }
+        op.check(kind)?;
+        Ok(Some(Self {
+            op,
+            kind,
+            unit: unit as usize,
+        }))
+    }
+
+    /// Combines what is left with what is right, at `result`.
+    #[inline(always)]
+    fn combine(&self, [left, right]: [Source; 2], result: Sink) -> Outcome {
+        let operands = left.pointer().zip(right.pointer());
+        let all = operands.zip(result.pointer());
+        let (from, to) = all.ok_or_else(|| MpiError::new(crate::constants::MPI_ERR_INTERN))?;
+        let count = result.len() / self.unit;
+        // SAFETY: all ranges have that many elements, which have no gaps; the operands lie in slots, where the program sends from, or where the result goes.
+        Ok(unsafe { ferriband_mpi_data::reduce_into(self.op, self.kind.kind(), from, to, count) }?)
+    }
+}
+
 /// # Safety
 /// As for [`bcast`].
 #[inline]
@@ -48,26 +103,9 @@ pub(super) unsafe fn allreduce(
     datatype: i32,
     op: i32,
 ) -> Outcome<bool> {
-    if !guard.is_direct(comm, Kind::Allreduce, 0) {
-        return Ok(false);
-    }
-    // Elements as they lie, without gaps, and operations that need nothing of the program's.
-    let (Some(kind), Operation::Own(op)) = (
-        named(datatype),
-        guard.point.objects.operations.operation(op)?,
-    ) else {
+    let Some(plain) = Plain::of(guard, (comm, Kind::Allreduce), (count, datatype), op)? else {
         return Ok(false);
     };
-    let unit = kind.extent();
-    let is_plain = kind.kind().size() == unit;
-    if !is_plain || op.is_for_windows_only() || unit <= 0 {
-        return Ok(false);
-    }
-    let length = bytes(guard, count, datatype)?;
-    if !guard.is_direct(comm, Kind::Allreduce, length) {
-        return Ok(false);
-    }
-    op.check(kind)?;
     // SAFETY: the program's buffer.
     let recv = unsafe { sink(guard, recvbuf, count, datatype) }?;
     let send = if is_in_place(sendbuf) {
@@ -78,14 +116,43 @@ pub(super) unsafe fn allreduce(
         are_distinct(&send, &recv)?;
         send
     };
-    let unit = unit as usize;
-    direct::allreduce(guard, comm, unit, (send, recv), |[left, right], result| {
-        let operands = left.pointer().zip(right.pointer());
-        let all = operands.zip(result.pointer());
-        let (from, to) = all.ok_or_else(|| MpiError::new(crate::constants::MPI_ERR_INTERN))?;
-        let count = result.len() / unit;
-        // SAFETY: all ranges have that many elements, which have no gaps; the operands lie in slots, where the program sends from, or where the result goes.
-        Ok(unsafe { ferriband_mpi_data::reduce_into(op, kind.kind(), from, to, count) }?)
+    direct::allreduce(guard, comm, plain.unit, (send, recv), |operands, result| {
+        plain.combine(operands, result)
+    })?;
+    Ok(true)
+}
+
+/// # Safety
+/// As for [`bcast`].
+#[inline]
+pub(super) unsafe fn reduce(
+    guard: &mut Guard,
+    comm: u32,
+    (sendbuf, recvbuf): (*const c_void, *mut c_void),
+    (count, datatype): (i64, i32),
+    op: i32,
+    root: c_int,
+) -> Outcome<bool> {
+    let Some(plain) = Plain::of(guard, (comm, Kind::Reduce), (count, datatype), op)? else {
+        return Ok(false);
+    };
+    let root = rank_of(guard, comm, root, MPI_ERR_ROOT)?;
+    let is_root = guard.point.objects.comms[comm].rank == root;
+    // SAFETY: the program's buffer, which means something at the root only.
+    let recv = is_root.then(|| unsafe { sink(guard, recvbuf, count, datatype) });
+    let recv = recv.transpose()?;
+    let send = match &recv {
+        Some(recv) if is_in_place(sendbuf) => recv.source(),
+        // SAFETY: as above.
+        _ => unsafe { source(guard, sendbuf, count, datatype) }?,
+    };
+    if let Some(recv) = &recv
+        && !is_in_place(sendbuf)
+    {
+        are_distinct(&send, recv)?;
+    }
+    direct::reduce(guard, comm, plain.unit, (send, recv), |operands, result| {
+        plain.combine(operands, result)
     })?;
     Ok(true)
 }

@@ -49,6 +49,7 @@ fn moving(
 ) -> Outcome<Prepared> {
     Ok(Prepared {
         schedule: schedule(guard, comm, what)?,
+        shape: None,
         buffers: Buffers::new(1, send, recv),
         combine: None,
         after: None,
@@ -230,6 +231,7 @@ unsafe fn combining<'a>(
     let schedule = schedule(guard, comm, &what(how.commutes))?;
     Ok(Prepared {
         schedule,
+        shape: None,
         buffers: Buffers::new(how.unit, send, recv),
         combine: Some(how.combine),
         after: None,

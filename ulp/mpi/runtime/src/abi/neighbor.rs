@@ -41,6 +41,7 @@ fn prepared(
     let schedule = built.map_err(|error| MpiError::with(MPI_ERR_INTERN, error.to_string()))?;
     Ok(Prepared {
         schedule: Arc::new(schedule),
+        shape: None,
         buffers: Buffers::new(1, send, recv),
         combine: None,
         after: None,

@@ -142,21 +142,19 @@ impl Runtime {
     }
 
     /// The schedule of a collective on the communicator at `comm`. `bytes` is what the table is asked with, `unit` the bytes of a unit: both
-    /// must be the same at all ranks. `shared`: bytes of the slots that the ranks share, 0 for what does not block. `whole`: as of [`Place`].
+    /// must be the same at all ranks. `whole`: as of [`Place`].
     pub fn schedule(
         &mut self,
         comm: u32,
         collective: &Collective<'_>,
         bytes: u64,
         unit: usize,
-        shared: usize,
         whole: bool,
     ) -> Outcome<Arc<Schedule>> {
         let crowded = self.is_crowded(comm);
         let entry = &self.point.objects.comms[comm];
         let me = Place {
             segment: (SEGMENT / unit.max(1)).max(1) as u64,
-            shared_units: (shared / unit.max(1)) as u64,
             whole,
             ..Place::new(entry.rank, entry.group.size())
         };

@@ -1,11 +1,12 @@
 //! Collectives: schedules ([`super::choose`]) and what runs them ([`super::exec`]).
 //!
-//! Three more are done without a schedule where ranks share memory ([`super::direct`]). Two are
+//! Four more are done without a schedule where ranks share memory ([`super::direct`]). Two are
 //! done by hand, out of sends and receives in the communicator's second context: the blocking
 //! barrier, whose every nanosecond counts
 //! (MacArthur et al. 2017, section IV-B: pairwise exchange for powers of two, dissemination otherwise), and the broadcast by which
 //! communicators are made.
 
+use super::direct::blocks;
 use super::{exec, shared};
 use crate::constants::MPI_SUCCESS;
 use crate::edge::Guard;
@@ -200,8 +201,8 @@ pub fn bcast(guard: &mut Guard, comm: u32, root: u32, source: Source, sink: Sink
 
 /// Does a collective to its end.
 pub fn run(guard: &mut Guard, comm: u32, prepared: exec::Prepared) -> Outcome {
-    if prepared.schedule.is_shared() {
-        return shared::run(guard, comm, prepared);
+    if let Some(shape) = prepared.shape {
+        return blocks::run(guard, comm, shape, prepared);
     }
     let request = guard.start_collective(comm, prepared, false)?;
     wait_request(guard, request).inspect_err(|_| guard.let_go(request))?;

@@ -80,11 +80,12 @@ fn gather_each(
         blocks: Blocks::Each(&bytes),
         in_place: false,
     };
-    let schedule = guard.schedule(comm, &what, 0, 1, 0, false)?;
+    let schedule = guard.schedule(comm, &what, 0, 1, false)?;
     let room = blocks.iter_mut().map(Buffer::sink).collect();
     let buffers = Buffers::new(1, vec![own.source()], room);
     let prepared = Prepared {
         schedule,
+        shape: None,
         buffers,
         combine: None,
         after: None,
@@ -212,7 +213,6 @@ pub fn begin_dup(
             &Collective::Bcast { count: 8, root: 0 },
             8,
             1,
-            0,
             false,
         )?,
         Some(others) => {
@@ -232,6 +232,7 @@ pub fn begin_dup(
     let buffers = Buffers::new(1, Vec::new(), vec![memory.sink()]);
     let prepared = Prepared {
         schedule,
+        shape: None,
         buffers,
         combine: None,
         after: Some(Box::new(move |runtime, error| {

@@ -4,6 +4,7 @@
 //! progress ([`Runtime::advance`]) and never waits itself, so blocking and non-blocking collectives are the same, and several may be under way.
 //! All messages of one bear its number as tag, in the communicator's second context; messages between two ranks match in order.
 
+use super::shape::Shape;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_RANK, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
@@ -76,8 +77,10 @@ impl Buffers {
 
 /// A collective that can begin.
 pub struct Prepared {
-    /// What is to be done.
+    /// What is to be done; nothing where `shape` says how it is done in shared memory.
     pub schedule: Arc<Schedule>,
+    /// How it is done without a schedule, if it is.
+    pub shape: Option<Shape>,
     /// With what.
     pub buffers: Buffers,
     /// How elements are combined, if they are.
@@ -471,8 +474,6 @@ impl Execution {
                     }),
                 }
             }
-            // Schedules over shared memory are not asked for.
-            Step::Signal(_) | Step::Wait(_) => return Err(broken()),
         }
         Ok(())
     }

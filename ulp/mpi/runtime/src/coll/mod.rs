@@ -15,6 +15,7 @@ pub mod direct;
 pub mod exec;
 mod pieces;
 pub mod rounds;
+pub mod shape;
 pub mod shared;
 
 pub use collective::{Call, barrier, barrier_as_chosen, bcast, run};

@@ -94,7 +94,6 @@ impl Execution {
                 .get(piece.block as usize)
                 .map(Sink::source),
             Slot::Temp => Some(self.temp.source()),
-            Slot::Shared(_) => None,
         };
         block
             .filter(|block| at + length <= block.len())
@@ -112,7 +111,7 @@ impl Execution {
                 .get(piece.block as usize)
                 .copied(),
             Slot::Temp => Some(self.temp.sink()),
-            Slot::Send | Slot::Shared(_) => None,
+            Slot::Send => None,
         };
         block
             .filter(|block| at + length <= block.len())

@@ -1,17 +1,20 @@
-//! Blocking collectives of ranks that share memory: whether a communicator does them so, and how one is done.
+//! What the ranks of a communicator agree about, and how they wait for each other in memory that
+//! they share.
 //!
-//! The ranks agree once for each communicator, at its first blocking collective: rank 0 gives one of its parts of the segment away, and says whether cores are
-//! short. Collectives that do not block keep to messages: two of them may be over in another order than they began in, and the slots have two halves.
-//! The schedule's steps are done one after the other, in the order in which they were built: what a rank waits for, another has set before it waits itself.
+//! The ranks agree once for each communicator, at its first blocking collective: rank 0 gives one
+//! of its parts of the segment away, and says whether cores are short. Collectives that do not
+//! block keep to messages: two of them may be over in another order than they began in.
+//!
+//! Owns: whether a communicator does blocking collectives so, the barrier, and waiting for flags.
+//! Must not know: what the other collectives tell ([`super::direct`]).
 
-use super::exec::{Combine, Prepared};
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Area, Awaited, Buffer, Sink, Source};
+use crate::host::{Area, Awaited, Buffer};
 use crate::runtime::Runtime;
 use crate::wait::wait_for;
-use ferriband_mpi_coll::{Collective, Piece, Place, Slot, Step};
+use ferriband_mpi_coll::{Algorithm, Collective, Place};
 use ferriband_mpi_proto::segment::{HALF, MAX_SHARING, group};
 
 /// What a communicator's ranks have agreed about.
@@ -35,25 +38,25 @@ pub struct Given([Option<Box<[u32]>>; group::PARTS as usize]);
 /// Rank 0's word, in bytes: which part, and whether cores are short.
 const WORD: usize = 8;
 
-/// The same for the call under way, if that is one that blocks.
-pub fn offered(guard: &mut Guard, comm: u32) -> Outcome<usize> {
+/// The ranks of the communicator at `comm` agree, in a call that blocks.
+pub fn agree(guard: &mut Guard, comm: u32) -> Outcome {
     if guard.blocks {
-        meet(guard, comm)
-    } else {
-        Ok(0)
+        meet(guard, comm)?;
     }
+    Ok(())
 }
 
-/// Bytes of the slots by which the ranks of the communicator at `comm` do blocking collectives: 0 if they do not. The first time all ranks meet here.
-pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
+/// Whether the ranks of the communicator at `comm` do blocking collectives in shared memory. The
+/// first time all ranks meet here.
+fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
     match guard.comm_states[comm].sharing {
-        Sharing::Part(_) => return Ok(HALF as usize),
+        Sharing::Part(_) => return Ok(true),
         Sharing::Unknown => (),
-        _ => return Ok(0),
+        _ => return Ok(false),
     }
     if !guard.is_near(comm) {
         guard.comm_states[comm].sharing = Sharing::Nothing;
-        return Ok(0);
+        return Ok(false);
     }
     let ranks: Box<[u32]> = guard.point.objects.comms[comm].group.ranks().collect();
     let me = guard.point.objects.comms[comm].rank;
@@ -80,7 +83,7 @@ pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
         .and_then(|host| host.area(leader, part, ranks, me));
     let Some(mut area) = area else {
         guard.comm_states[comm].sharing = Sharing::Nothing;
-        return Ok(0);
+        return Ok(false);
     };
     let place = Place {
         shared_units: u64::from(HALF),
@@ -90,10 +93,10 @@ pub fn meet(guard: &mut Guard, comm: u32) -> Outcome<usize> {
     area.barriers = guard
         .table()
         .choose(&Collective::Barrier, place, 0, crowded)
-        == ferriband_mpi_coll::Algorithm::Shared;
+        == Algorithm::Shared;
     area.direct = super::direct::limits(guard.table(), &area);
     guard.comm_states[comm].sharing = Sharing::Part(Box::new(area));
-    Ok(HALF as usize)
+    Ok(true)
 }
 
 impl Runtime {
@@ -154,7 +157,7 @@ pub(super) fn take(guard: &mut Guard, comm: u32) -> Outcome<Box<Area>> {
 /// All ranks have come. False if it is to be done by messages.
 pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome<bool> {
     guard.check_whole(comm)?;
-    if meet(guard, comm)? == 0 {
+    if !meet(guard, comm)? {
         return Ok(false);
     }
     if !matches!(&guard.comm_states[comm].sharing, Sharing::Part(area) if area.barriers) {
@@ -254,107 +257,10 @@ const TURNS: u32 = 8;
 /// Looks at a flag that take about as long as a turn costs.
 const A_TURN: u32 = 100;
 
-/// Does a collective whose schedule is one of shared memory.
-pub fn run(guard: &mut Guard, comm: u32, mut prepared: Prepared) -> Outcome {
-    guard.check_whole(comm)?;
-    let mut area = take(guard, comm)?;
-    area.begin();
-    let outcome = follow(guard, comm, &prepared, &mut area);
-    guard.comm_states[comm].sharing = Sharing::Part(area);
-    outcome?;
-    match prepared.after.take() {
-        Some(after) => after(&mut *guard, MPI_SUCCESS),
-        None => Ok(()),
-    }
-}
-
-fn follow(guard: &mut Guard, comm: u32, prepared: &Prepared, area: &mut Area) -> Outcome {
-    let mut told = false;
-    for node in prepared.schedule.nodes() {
-        match &node.step {
-            Step::Copy { from, into } => {
-                let source = source(prepared, area, *from)?;
-                let sink = sink(guard, comm, prepared, area, *into)?;
-                source.copy_to(&sink);
-            }
-            Step::Reduce { from, into } => {
-                let source = source(prepared, area, *from)?;
-                let sink = sink(guard, comm, prepared, area, *into)?;
-                match &prepared.combine {
-                    Some(Combine::Own(combine)) => combine(source, sink)?,
-                    _ => return Err(broken()),
-                }
-            }
-            Step::Signal(flag) => {
-                told |= flag.index == 0;
-                if let Some(host) = &guard.host {
-                    area.signal(host, flag.index);
-                }
-            }
-            Step::Wait(flag) => reach(guard, comm, area.flag(flag.owner, flag.index))?,
-            Step::Send { .. } | Step::Recv { .. } => return Err(broken()),
-        }
-    }
-    if !told && let Some(host) = &guard.host {
-        area.pass(host);
-    }
-    Ok(())
-}
-
-fn bytes(prepared: &Prepared, piece: Piece) -> Outcome<(usize, usize)> {
-    let bytes = |units: u64| {
-        usize::try_from(units)
-            .ok()
-            .and_then(|units| units.checked_mul(prepared.buffers.unit))
-    };
-    bytes(piece.at).zip(bytes(piece.count)).ok_or_else(broken)
-}
-
-fn source(prepared: &Prepared, area: &Area, piece: Piece) -> Outcome<Source> {
-    let (at, length) = bytes(prepared, piece)?;
-    let buffers = &prepared.buffers;
-    let block = match piece.slot {
-        Slot::Shared(rank) => return Ok(area.source(rank, at, length)),
-        Slot::Send => buffers.send.get(piece.block as usize).copied(),
-        Slot::Recv => buffers.recv.get(piece.block as usize).map(Sink::source),
-        Slot::Temp => None,
-    };
-    block
-        .filter(|block| at + length <= block.len())
-        .map(|block| block.part(at, length))
-        .ok_or_else(broken)
-}
-
-/// Where a piece goes to; the own slot only when nobody reads there any more.
-fn sink(
-    guard: &mut Guard,
-    comm: u32,
-    prepared: &Prepared,
-    area: &mut Area,
-    piece: Piece,
-) -> Outcome<Sink> {
-    let (at, length) = bytes(prepared, piece)?;
-    match piece.slot {
-        Slot::Shared(_) => {
-            while let Some(reader) = area.slot_reader() {
-                reach(guard, comm, reader)?;
-            }
-            let host = guard.host.as_ref().ok_or_else(broken)?;
-            area.sink(host, at, length)
-                .map_err(|error| MpiError::with(MPI_ERR_NO_MEM, error.to_string()))
-        }
-        Slot::Recv => prepared
-            .buffers
-            .recv
-            .get(piece.block as usize)
-            .filter(|block| at + length <= block.len())
-            .map(|block| block.part(at, length))
-            .ok_or_else(broken),
-        Slot::Send | Slot::Temp => Err(broken()),
-    }
-}
-
 #[cold]
 pub(super) fn broken() -> MpiError {
-    MpiError::with(MPI_ERR_INTERN, "a schedule does not fit shared memory")
+    MpiError::with(
+        MPI_ERR_INTERN,
+        "ranks do not share memory as they have agreed",
+    )
 }

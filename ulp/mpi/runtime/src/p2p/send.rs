@@ -15,7 +15,6 @@ use crate::runtime::Runtime;
 use crate::trace;
 use crate::transport::contract::{Body, Head, Message, Offered, Place};
 use ferriband_mpi_proto::envelope::{self, Kind, SYNC};
-use std::time::Instant;
 use zerocopy::IntoBytes;
 
 /// Whom a message goes to, and under what name.
@@ -131,8 +130,8 @@ impl Runtime {
         if self.point.peers[to.peer as usize].lost {
             return Err(dead(to.peer));
         }
-        let is_near = !is_eager && self.goes_near(to.peer, source.len());
-        let is_eager = is_eager || is_near || self.goes_eager(to.peer, &source);
+        let is_eager =
+            is_eager || self.goes_near(to.peer, source.len()) || self.goes_eager(to.peer, &source);
         let work = match (is_eager, synchronous) {
             (true, false) => Work::Eager,
             (true, true) => Work::Synchronous,
@@ -179,29 +178,20 @@ impl Runtime {
             message.body = Body::new(rts.as_bytes());
             message.source = Source::EMPTY;
         }
-        let began =
-            (is_near && self.point.peers[to.peer as usize].fifo.is_empty()).then(Instant::now);
         self.queue(to.peer, message)?;
-        if let Some(began) = began
-            && self.point.requests[request].done
-        {
-            let took_ns = began.elapsed().as_nanos();
-            self.shm.link(to.peer).pace.note(source.len(), took_ns);
-        }
         Ok(Started::Pending(request))
     }
 
     /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
-    /// goes eagerly by memory that both share: where blocks are large
-    /// enough, and copies fast.
-    fn goes_near(&mut self, peer: u32, length: usize) -> bool {
+    /// goes eagerly by memory that both share: where blocks are large enough.
+    fn goes_near(&self, peer: u32, length: usize) -> bool {
         let longest = match &self.host {
             Some(host) if !self.point.peers[peer as usize].by_verbs => {
                 host.longest().min(self.settings.sizes.eager_near)
             }
             _ => 0,
         };
-        length <= longest && self.shm.link(peer).pace.goes()
+        length <= longest
     }
 
     #[cold]

@@ -14,7 +14,7 @@ use crate::host::{Area, Sink, Source};
 /// What is `left` combined with what is right of it, at `place`. The last rank's stays where it
 /// lies until there is something to combine it with: one pass less than if it were copied first.
 #[inline(always)]
-fn combined(
+pub(super) fn combined(
     left: Source,
     right: Option<Source>,
     place: Sink,

@@ -1,18 +1,20 @@
-//! Broadcasts, all-reductions and exchanges of ranks that share memory, without a schedule: where a
-//! message between two ranks takes a tenth of a microsecond, to find a schedule and to
-//! follow it takes as long again.
+//! Broadcasts, reductions and exchanges of ranks that share memory, without a schedule: where a
+//! message between two ranks takes a tenth of a microsecond, to find a schedule and to follow it
+//! takes as long again.
 //!
-//! They are done as their schedules over slots would do them (`shm` in the table, which decides as
-//! it does for those): what a rank has to say it tells in its cell, or its slot with
-//! the cell's number for flag, and others read it there. What is longer than a slot goes piece by
-//! piece, each one a collective of its own to [`Area`], so that one is
-//! filled while the one before is read.
+//! The table says up to how many bytes (`shm`). What a rank has to say it tells in its cell, or in
+//! its slot with the cell's number for flag, and others read it there. What is longer than a slot
+//! goes piece by piece, each one a collective of its own to [`Area`], so that one is filled while
+//! the one before is read.
 
 mod allreduce;
 mod alltoall;
+pub mod blocks;
+mod reduce;
 
 pub use allreduce::allreduce;
 pub use alltoall::alltoall;
+pub use reduce::reduce;
 
 use crate::coll::shared::{Sharing, broken, reach, take};
 use crate::constants::MPI_ERR_NO_MEM;
@@ -33,6 +35,8 @@ pub enum Kind {
     Allreduce,
     /// MPI_Alltoall.
     Alltoall,
+    /// MPI_Reduce.
+    Reduce,
 }
 
 /// No more bytes than this, from rank to rank.
@@ -46,7 +50,7 @@ const OWNED: usize = 4096;
 
 /// For each [`Kind`] up to how many bytes the table wants shared memory, asked for powers of two;
 /// as if slots had room for all of it, where cores are not short.
-pub fn limits(table: &Table, area: &Area) -> [u64; 3] {
+pub fn limits(table: &Table, area: &Area) -> [u64; 4] {
     let (me, size) = area.place();
     // Where cores are short, each piece would be a turn on a core.
     let most = if area.is_crowded() {
@@ -57,7 +61,7 @@ pub fn limits(table: &Table, area: &Area) -> [u64; 3] {
     limits_of(table, (me, size), area.is_crowded(), most)
 }
 
-fn limits_of(table: &Table, (me, size): (u32, u32), crowded: bool, longest: u64) -> [u64; 3] {
+fn limits_of(table: &Table, (me, size): (u32, u32), crowded: bool, longest: u64) -> [u64; 4] {
     let limit = |kind| {
         let mut most = 0;
         let mut bytes = 1;
@@ -77,6 +81,12 @@ fn limits_of(table: &Table, (me, size): (u32, u32), crowded: bool, longest: u64)
                     recv: Blocks::Equal(bytes),
                     in_place: false,
                 },
+                Kind::Reduce => Collective::Reduce {
+                    count: bytes,
+                    root: 0,
+                    commutative: true,
+                    in_place: false,
+                },
             };
             let place = Place {
                 shared_units: if longest > u64::from(HALF) {
@@ -94,7 +104,7 @@ fn limits_of(table: &Table, (me, size): (u32, u32), crowded: bool, longest: u64)
         }
         most
     };
-    [Kind::Bcast, Kind::Allreduce, Kind::Alltoall].map(limit)
+    [Kind::Bcast, Kind::Allreduce, Kind::Alltoall, Kind::Reduce].map(limit)
 }
 
 impl Runtime {
@@ -294,11 +304,14 @@ mod tests {
     #[test]
     fn the_table_says_how_far() {
         let table = Table::default();
-        let [bcast, allreduce, alltoall] = limits_of(&table, (0, 2), false, MOST);
-        assert!(bcast >= 16384 && allreduce >= 16384 && alltoall >= 16384);
+        let [bcast, allreduce, alltoall, reduce] = limits_of(&table, (0, 2), false, MOST);
+        assert!(bcast >= 16384 && allreduce >= 16384 && alltoall >= 16384 && reduce >= 16384);
         let mut other = table;
         other.prefer(ferriband_mpi_coll::Kind::Allreduce, Algorithm::Ring);
-        assert_eq!(limits_of(&other, (0, 2), false, MOST), [bcast, 0, alltoall]);
+        assert_eq!(
+            limits_of(&other, (0, 2), false, MOST),
+            [bcast, 0, alltoall, reduce]
+        );
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! says.
 
 use super::{Inlet, Outlet, Pair};
-use crate::pace::Pace;
 use crate::transport::polling::Polling;
 
 /// All ranks of this host that can be spoken to.
@@ -35,8 +34,6 @@ pub struct Link {
     pub inlet: Option<Inlet>,
     /// The places by which messages are exchanged with it.
     pub places: Option<Pair>,
-    /// How fast long messages are copied into it.
-    pub pace: Pace,
 }
 
 impl Shm {

@@ -13,7 +13,6 @@ pub mod limits;
 pub mod link;
 pub mod long;
 pub mod meet;
-pub mod pace;
 mod pages;
 mod pair;
 pub mod receive;

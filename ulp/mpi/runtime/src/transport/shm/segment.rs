@@ -1,6 +1,6 @@
 //! The mapping of the segment. It stays mapped as long as the process lives.
 
-use ferriband_host::copy::choice;
+use ferriband_host::copy;
 use ferriband_host::{Reader, segment};
 use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, MEMFD, area};
 use std::ffi::CString;
@@ -87,8 +87,7 @@ impl Segment {
     }
 
     fn at(base: NonNull<u8>, layout: Layout, job: u64, file: Option<OwnedFd>) -> Self {
-        let first = base.addr().get();
-        choice::share(first, first + layout.total() as usize);
+        copy::know_processor();
         Self {
             file,
             base,

@@ -32,25 +32,23 @@ impl Line {
     }
 }
 
-/// Flags that a rank waits for: it is enough that one of them has come to its number.
+/// A flag that a rank waits for, and the number that it has to come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     line: Line,
-    words: [(u32, u32); 2],
+    index: u32,
+    number: u32,
     me: u32,
     /// Line of the rank that sets them, if that is one, and of the one that waits.
     lines: [Option<Line>; 2],
 }
 
 impl Awaited {
-    /// Whether one has.
+    /// Whether it has.
     #[inline]
     pub fn is_reached(&self) -> bool {
-        let has_come = |(index, number): (u32, u32)| {
-            let word = self.line.word(index).load(Ordering::Acquire);
-            word.wrapping_sub(number).cast_signed() >= 0
-        };
-        has_come(self.words[0]) || has_come(self.words[1])
+        let word = self.line.word(self.index).load(Ordering::Acquire);
+        word.wrapping_sub(self.number).cast_signed() >= 0
     }
 
     /// Whether the rank that is waited for has a core just now, as far as it could say so.
@@ -107,7 +105,7 @@ impl Area {
     /// What to wait for: that `rank` has told something.
     #[inline]
     pub fn telling_of(&self, rank: u32) -> Awaited {
-        self.awaited(self.cell(rank), [(0, self.number); 2], Some(rank))
+        self.awaited(self.cell(rank), (0, self.number), Some(rank))
     }
 
     /// This rank has told what it had to tell in this collective.
@@ -118,12 +116,13 @@ impl Area {
         self.wake(host, cell);
     }
 
-    /// What to wait for: that `rank`, if it is one rank, sets one of these words to its number.
+    /// What to wait for: that `rank`, if it is one rank, sets the word at this index to this number.
     #[inline]
-    fn awaited(&self, line: Line, words: [(u32, u32); 2], rank: Option<u32>) -> Awaited {
+    fn awaited(&self, line: Line, (index, number): (u32, u32), rank: Option<u32>) -> Awaited {
         Awaited {
             line,
-            words,
+            index,
+            number,
             me: self.me,
             lines: [rank, Some(self.me)].map(|rank| rank.map(|rank| self.line(rank))),
         }
@@ -155,36 +154,21 @@ impl Area {
                 continue;
             }
             let line = self.line(rank);
-            // Who has filled its slot in one has passed the one before.
-            let words = [(group::PASSED, needed), (0, needed.wrapping_add(1))];
-            let awaited = self.awaited(line, words, Some(rank));
+            let awaited = self.awaited(line, (group::PASSED, needed), Some(rank));
             if !awaited.is_reached() {
                 return Some(awaited);
             }
-            let has_come = |index| line.word(index).load(Ordering::Acquire);
-            self.has_passed(rank, has_come(group::PASSED));
-            self.has_passed(rank, has_come(0).wrapping_sub(1));
+            self.has_passed(rank, line.word(group::PASSED).load(Ordering::Acquire));
         }
         None
     }
 
-    /// What to wait for: that `rank` sets its flag `index` in this collective.
-    #[inline]
-    pub fn flag(&self, rank: u32, index: u32) -> Awaited {
-        self.awaited(self.line(rank), [(index, self.number); 2], Some(rank))
-    }
-
-    /// Sets the own flag `index`: all that was written before is visible to who sees it.
-    #[inline]
-    pub fn signal(&mut self, host: &Host, index: u32) {
-        let line = self.line(self.me);
-        line.word(index).store(self.number, Ordering::Release);
-        self.wake(host, line);
-    }
-
-    /// This collective is over here, and nothing was filled in it: others may have to know.
+    /// This collective is over here: others may have to know.
     pub fn pass(&mut self, host: &Host) {
-        self.signal(host, group::PASSED);
+        let line = self.line(self.me);
+        let passed = line.word(group::PASSED);
+        passed.store(self.number, Ordering::Release);
+        self.wake(host, line);
     }
 
     /// Begins a barrier by rounds. Barriers have numbers of their own: nothing is filled in them,
@@ -204,7 +188,7 @@ impl Area {
     /// What to wait for: that `rank` comes to a barrier's round.
     #[inline]
     pub fn round(&self, rank: u32, round: u32) -> Awaited {
-        self.awaited(self.line(rank), [(round, self.turns); 2], Some(rank))
+        self.awaited(self.line(rank), (round, self.turns), Some(rank))
     }
 
     /// Comes to a barrier that is counted: none if this was the last rank, else what to wait for.
@@ -215,7 +199,7 @@ impl Area {
         let line = self.common();
         let before = line.word(group::ARRIVED).fetch_add(1, Ordering::AcqRel);
         if before + 1 < self.ranks.len() as u32 {
-            return Some(self.awaited(line, [(group::TURNS, self.turns); 2], None));
+            return Some(self.awaited(line, (group::TURNS, self.turns), None));
         }
         line.word(group::ARRIVED).store(0, Ordering::Relaxed);
         line.word(group::TURNS).store(self.turns, Ordering::Release);

@@ -61,9 +61,9 @@ pub struct Area {
     pub pulls: bool,
     /// Whether barriers are done here.
     pub barriers: bool,
-    /// Up to how many bytes broadcasts, all-reductions and exchanges are done here without a
-    /// schedule.
-    pub direct: [u64; 3],
+    /// Up to how many bytes broadcasts, all-reductions, exchanges and reductions to one rank are
+    /// done here without a schedule.
+    pub direct: [u64; 4],
 }
 
 // SAFETY: the memory is shared anyway, and accessed by atomic words or as bytes that somebody else
@@ -101,7 +101,7 @@ impl Area {
             spread: None,
             pulls: false,
             barriers: false,
-            direct: [0; 3],
+            direct: [0; 4],
             ranks,
         })
     }

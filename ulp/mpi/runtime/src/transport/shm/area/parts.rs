@@ -6,7 +6,7 @@
 
 use super::Area;
 use super::flags::Awaited;
-use crate::ground::memory::{Sink, Source};
+use crate::ground::memory::Sink;
 use crate::transport::shm::Host;
 use ferriband_mpi_proto::segment::{HALF, group};
 use std::ptr::NonNull;
@@ -90,12 +90,6 @@ impl Area {
         turn(self.number, self.ring)
     }
 
-    /// Which part of the slots this collective uses for what is long.
-    #[inline]
-    fn far_part(&self) -> u32 {
-        group::NEAR + (self.number & (self.turn() - 1))
-    }
-
     /// In which part of the slots so many bytes are told, and how far into it.
     #[inline]
     fn part(&self, length: usize) -> (u32, usize) {
@@ -160,24 +154,6 @@ impl Area {
         Ok(unsafe { Sink::new(self.told(self.me, length).as_ptr(), length) })
     }
 
-    /// The rank at `rank` of the communicator has filled `length` bytes of its slot from `at` on,
-    /// as its flag says.
-    pub fn source(&self, rank: u32, at: usize, length: usize) -> Source {
-        // SAFETY: in the segment, which stays mapped; the rank fills it again only when this one
-        // has passed.
-        unsafe {
-            Source::new(
-                self.slot(rank, self.far_part(), at, length).as_ptr(),
-                length,
-            )
-        }
-    }
-
-    /// Bytes of the own slot, to be filled. An error is an errno.
-    pub fn sink(&mut self, host: &Host, at: usize, length: usize) -> std::io::Result<Sink> {
-        self.filled(host, self.far_part(), at, length)
-    }
-
     #[inline(never)]
     fn filled(
         &mut self,
@@ -214,7 +190,7 @@ impl Area {
 
     /// What to wait for before the own slot may be filled: of the first rank that may still read
     /// what lay there.
-    pub fn slot_reader(&mut self) -> Option<Awaited> {
+    fn slot_reader(&mut self) -> Option<Awaited> {
         // Whoever used the part last may have told several as one, of which the last one's number
         // counts.
         self.reader(last_in(self.number, self.ring) | (self.run() - 1))

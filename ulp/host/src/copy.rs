@@ -6,29 +6,26 @@
 //! The C library's copy is made for memory that a core has to itself. Between cores the number of
 //! lines that are under way at once decides. Stores become visible in their order, and each waits
 //! until its line has been taken from the other core, so the store to a line should take one or two
-//! places in the store buffer: short copies use few stores, and longer ones the widest registers or
-//! the string instruction (`rep movsb`), whichever is the faster one just now ([`choice`]).
+//! places in the store buffer: short copies use few stores. Copies of 1 KiB and more use the string
+//! instruction (`rep movsb`), which need not fetch the lines that it overwrites: where a line takes
+//! 250 ns from core to core it is two to four times as fast as registers, and where it takes 60 ns
+//! no slower over all. What lies between uses the widest registers.
+//!
+//! *Place.* On Zen 3 the string instruction has a seventh of its speed or less where bytes get 1 to
+//! 31 bytes farther in their page of 4 KiB than they were, as they often do that are copied from a
+//! page's beginning to a large buffer of the C library's. There such copies use registers.
 
-pub mod choice;
-
-use choice::{Choice, Way};
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m256i, __m512i, _mm_mfence, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_si512,
+    __m256i, __m512i, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_loadu_si512,
     _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_storeu_si512, _rdtsc,
 };
+use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Where shared memory is in a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// The copy goes into shared memory.
-    In,
-    /// The copy comes out of shared memory.
-    Out,
-}
+/// Bytes of the shortest copy by the string instruction.
+const LEAST: usize = 1 << 10;
 
-/// Copies `length` bytes. The ranges do not overlap, or are the same. Whether one of them is shared
-/// is found by their addresses ([`choice::share`]).
+/// Copies `length` bytes. The ranges do not overlap, or are the same.
 ///
 /// # Safety
 /// `from` may be read and `to` be written so far. Nobody has a reference to what is written.
@@ -66,21 +63,6 @@ pub unsafe fn bytes(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Copies `length` bytes between shared memory and other memory. The ranges do not overlap.
-///
-/// # Safety
-/// `from` may be read and `to` be written so far. Nobody has a reference to what is written.
-#[inline]
-pub unsafe fn shared(direction: Direction, from: *const u8, to: *mut u8, length: usize) {
-    if length < choice::LEAST {
-        // SAFETY: the caller's promise.
-        return unsafe { bytes(from, to, length) };
-    }
-    let choice = choice::told(direction, from.addr(), to.addr(), length);
-    // SAFETY: the caller's promise, and the length is more than 64.
-    unsafe { chosen(Some(choice), from, to, length) };
-}
-
 /// Copies `length` bytes by two accesses of the size of `T`, which may overlap.
 ///
 /// # Safety
@@ -99,67 +81,60 @@ unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Copies `length` bytes, more than 64. The ranges do not overlap, or are the same. Whether one of
-/// them is shared is found by their addresses ([`choice::share`]).
+/// Copies `length` bytes, more than 64. The ranges do not overlap, or are the same.
 ///
-/// One function for all callers: the choice is too much code for each of them.
+/// One function for all callers: it is too much code for each of them.
 ///
 /// # Safety
 /// As for [`bytes`].
 #[inline(never)]
 pub unsafe fn long(from: *const u8, to: *mut u8, length: usize) {
     debug_assert!(length > 64);
-    let choice = if length >= choice::LEAST {
-        choice::of(from.addr(), to.addr(), length)
-    } else {
-        None
-    };
     // SAFETY: the caller's promise.
-    unsafe { chosen(choice, from, to, length) };
+    unsafe {
+        if length >= LEAST && !is_slow(from.addr(), to.addr()) {
+            by_string(from, to, length);
+        } else {
+            by_registers(from, to, length);
+        }
+    }
 }
 
-/// Copies `length` bytes, more than 64, as `choice` says, or by registers.
-///
-/// # Safety
-/// As for [`bytes`].
+/// Whether the string instruction, and so the kernel's copies, are slow between these addresses.
+/// Nothing is slow before [`know_processor`] was called.
 #[inline(always)]
-unsafe fn chosen(choice: Option<&Choice>, from: *const u8, to: *mut u8, length: usize) {
-    let way = choice.map_or(Some(Way::Registers), Choice::next);
-    // SAFETY: the caller's promise.
-    unsafe {
-        match (way, choice) {
-            (Some(Way::String), _) => by_string(from, to, length),
-            (None, Some(choice)) => timed(choice, from, to, length),
-            _ => by_registers(from, to, length),
-        }
-    }
+pub(crate) fn is_slow(from: usize, to: usize) -> bool {
+    is_ahead(from, to) && SLOW_AHEAD.load(Ordering::Relaxed) == Known::Slow as u8
 }
 
-/// Copies `length` bytes, more than 64, and notes how long that took.
-///
-/// # Safety
-/// As for [`bytes`].
+/// Whether bytes get 1 to 31 bytes farther in their page than they were in theirs.
+#[inline(always)]
+fn is_ahead(from: usize, to: usize) -> bool {
+    let ahead = to.wrapping_sub(from) % 4096;
+    (1..32).contains(&ahead)
+}
+
+/// What is known of the string instruction where bytes get a little farther in their page.
+enum Known {
+    Nothing = 0,
+    Fast = 1,
+    Slow = 2,
+}
+
+static SLOW_AHEAD: AtomicU8 = AtomicU8::new(Known::Nothing as u8);
+
+/// Measures, once in a process, whether the string instruction is slow on this processor where
+/// bytes get a little farther in their page. Whoever maps shared memory calls this: a copy may be
+/// made where nothing may be allocated, as in a signal handler.
 #[cold]
-unsafe fn timed(choice: &Choice, from: *const u8, to: *mut u8, length: usize) {
-    let way = choice.trial();
-    let begun = ticks();
-    // SAFETY: the caller's promise.
-    unsafe {
-        match way {
-            Way::Registers => by_registers(from, to, length),
-            Way::String => by_string(from, to, length),
-        }
-    }
-    choice.note(way, length, ticks().wrapping_sub(begun));
-}
-
-/// The clock's ticks, once all that was stored before is in this core's cache. A copy is over when
-/// its last line has been taken from the other core, not when the store waits for that.
-fn ticks() -> u64 {
-    // SAFETY: each x86-64 has a fence and a clock.
-    unsafe {
-        _mm_mfence();
-        _rdtsc()
+pub fn know_processor() {
+    if SLOW_AHEAD.load(Ordering::Relaxed) == Known::Nothing as u8 {
+        let found = if is_slow_ahead() {
+            Known::Slow
+        } else {
+            Known::Fast
+        };
+        SLOW_AHEAD.store(found as u8, Ordering::Relaxed);
     }
 }
 
@@ -197,8 +172,8 @@ pub(crate) unsafe fn plain(from: *const u8, to: *mut u8, length: usize) {
 }
 
 /// Whether the string instruction is slow on this processor where bytes get a little farther in
-/// their page ([`choice::is_ahead`]). The measurement takes ten microseconds where it is.
-pub(crate) fn is_slow_ahead() -> bool {
+/// their page. The measurement takes ten microseconds where it is.
+fn is_slow_ahead() -> bool {
     const BYTES: usize = 2048;
     let mut room = vec![0; BYTES + 4096 + BYTES];
     let (from, to) = room.split_at_mut(BYTES);
@@ -382,23 +357,46 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_every_length_are_whole_in_either_direction() {
+    fn copies_of_every_length_are_whole() {
         let from: Vec<u8> = (0..9000_u32).map(|byte| (byte * 7) as u8).collect();
-        let copies: [Copy; 3] = [
-            bytes,
-            // SAFETY: passed on.
-            |from, to, length| unsafe { shared(Direction::In, from, to, length) },
-            // SAFETY: passed on.
-            |from, to, length| unsafe { shared(Direction::Out, from, to, length) },
-        ];
-        for copy in copies {
-            for length in (0..200).chain([1023, 1024, 4096, 8191]) {
-                let mut to = vec![0xaa_u8; 9000];
-                // SAFETY: local buffers that are longer.
-                unsafe { copy(from.as_ptr(), to.as_mut_ptr(), length) };
-                assert!(to[..length] == from[..length], "{length}");
-                assert!(to[length..].iter().all(|byte| *byte == 0xaa));
-            }
+        for length in (0..200).chain([1023, 1024, 4096, 8191]) {
+            let mut to = vec![0xaa_u8; 9000];
+            // SAFETY: local buffers that are longer.
+            unsafe { bytes(from.as_ptr(), to.as_mut_ptr(), length) };
+            assert!(to[..length] == from[..length], "{length}");
+            assert!(to[length..].iter().all(|byte| *byte == 0xaa));
+        }
+    }
+
+    #[test]
+    fn a_copy_is_ahead_by_less_than_32_bytes_within_pages() {
+        let page = 7 << 12;
+        let ahead = [0, 1, 16, 31, 32, 4080, 4095].map(|by| is_ahead(page, (9 << 12) + by));
+        assert_eq!(ahead, [false, true, true, true, false, false, false]);
+        // a page's end, and the next one's beginning
+        assert!(is_ahead(page + 4090, page + 8192 + 10));
+        assert!(!is_ahead(page + 16, page));
+    }
+
+    #[test]
+    fn slow_copies_are_whole_too() {
+        SLOW_AHEAD.store(Known::Slow as u8, Ordering::Relaxed);
+        let from: Vec<u8> = (0..9000_u32).map(|byte| (byte * 7) as u8).collect();
+        for by in [0, 1, 16, 31, 32] {
+            let mut to = vec![0; 4096 + 9000];
+            let place = from
+                .as_ptr()
+                .addr()
+                .wrapping_sub(to.as_ptr().addr())
+                .wrapping_add(by)
+                % 4096;
+            assert_eq!(
+                is_slow(from.as_ptr().addr(), to.as_ptr().addr() + place),
+                (1..32).contains(&by)
+            );
+            // SAFETY: local buffers that are longer.
+            unsafe { bytes(from.as_ptr(), to.as_mut_ptr().add(place), 8000) };
+            assert!(to[place..place + 8000] == from[..8000], "{by}");
         }
     }
 
