@@ -196,6 +196,13 @@ impl Session {
         self
     }
 
+    /// Forgets which numbers this side has asked. No owner calls it: a simulator does, to show that
+    /// a connection needs them.
+    #[doc(hidden)]
+    pub fn forget_asked(&mut self) {
+        self.lives.most = Epoch::NONE;
+    }
+
     /// Whether messages may be sent.
     #[inline]
     pub fn is_up(&self) -> bool {

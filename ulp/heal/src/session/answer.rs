@@ -43,7 +43,7 @@ impl Session {
                 (self.outbox.own, self.outbox.own_by) = (false, None);
             }
             // The peer has done with the own question: it has answered it, and failed.
-            State::Asking => self.ask(now),
+            State::Asking => self.ask_again(now),
             State::Lost => (),
         }
         self.proceed(now);
@@ -116,7 +116,7 @@ impl Session {
             self.fence(Cause::Peer, now);
             self.report.noticed_there(datagram.since_us);
         } else if self.state == State::Asking && epoch != last && is_over(self.lives.asked) {
-            self.ask(now);
+            self.ask_again(now);
         }
     }
 

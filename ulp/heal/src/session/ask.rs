@@ -18,6 +18,16 @@ impl Session {
         self.clock.repeat_from(now);
     }
 
+    /// The peer has done with the question under way: it answered it, and failed. That was a life
+    /// without a message, so the next question may have to wait (law 8).
+    pub(super) fn ask_again(&mut self, now: Ns) {
+        self.state = State::Fenced;
+        (self.outbox.own, self.outbox.own_by) = (false, None);
+        self.clock.back_off(false, &self.limits, now);
+        self.clock.begin(now);
+        self.proceed(now);
+    }
+
     /// The question goes by this path, by which the peer was heard.
     pub(super) fn ask_by(&mut self, by: PathId, now: Ns) {
         match self.state {

@@ -213,7 +213,12 @@ fn apply(owner: &mut Owner, event: Event) {
         }
         Event::Message => session.handle_message(NOW),
         Event::Failure(of) => session.handle_failure(Epoch(of), Cause::QpError, NOW),
-        Event::HealFor => session.handle_timeout(NOW.after(300_000_000_000)),
+        Event::HealFor => {
+            for second in 1..=300 {
+                session.outbox = Outbox::default();
+                session.handle_timeout(NOW.after(second * 1_000_000_000));
+            }
+        }
         Event::Failed => session.handle_adapters(AdapterChange::Failed(AdapterId(0)), NOW),
         Event::Back => session.handle_adapters(AdapterChange::Back(AdapterId(0)), NOW),
         Event::NoneLeft => session.handle_adapters(AdapterChange::NoneLeft, NOW),

@@ -19,6 +19,10 @@ const VERY_LATE_PAUSE_NS: u64 = SECOND;
 const EACH_NS: u64 = MILLISECOND;
 /// Heals without a message between them that do not back off.
 const FREE: u32 = 3;
+/// Somebody who waits looks so often;
+const LOOK_NS: u64 = SECOND;
+/// and who does not look for so long has not listened: that is no silence of the peer.
+const AWAY_NS: u64 = 3 * SECOND;
 
 /// The times of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +46,8 @@ pub(super) struct Clock {
     heard: Ns,
     /// Since when there is no adapter.
     none_since: Option<Ns>,
+    /// When the owner last looked.
+    looked: Ns,
 }
 
 impl Default for Clock {
@@ -58,6 +64,7 @@ impl Default for Clock {
             make_pause_ns: 0,
             heard: Ns(0),
             none_since: None,
+            looked: Ns(0),
         }
     }
 }
@@ -67,7 +74,7 @@ impl Clock {
     pub(super) fn begin(&mut self, now: Ns) {
         if self.began.is_none() {
             self.began = Some(now);
-            self.heard = now;
+            (self.heard, self.looked) = (now, now);
         }
         self.again = None;
     }
@@ -143,6 +150,16 @@ impl Clock {
         self.heard = now;
     }
 
+    /// The owner looks. What passed while it did not counts as no silence.
+    fn look(&mut self, now: Ns) {
+        let away = now.since(self.looked);
+        if away > AWAY_NS {
+            self.heard = self.heard.after(away).min(now);
+            self.none_since = self.none_since.map(|since| since.after(away).min(now));
+        }
+        self.looked = now;
+    }
+
     pub(super) fn has_adapter(&mut self) {
         self.none_since = None;
     }
@@ -172,7 +189,8 @@ impl Session {
                 }
             });
         let asks = is_ready.then_some(self.clock.not_before);
-        let ends = self.deadline().map(|(at, _)| at);
+        let looks = self.clock.looked.after(LOOK_NS);
+        let ends = self.deadline().map(|(at, _)| at.min(looks));
         let reports = self.report.poll_timeout();
         [self.clock.again, begins, asks, ends, reports]
             .into_iter()
@@ -182,6 +200,7 @@ impl Session {
 
     /// The time has come, or has not.
     pub fn handle_timeout(&mut self, now: Ns) {
+        self.clock.look(now);
         if let Some((at, reason)) = self.deadline()
             && now >= at
         {
