@@ -1,8 +1,8 @@
 //! What a rank does when a session says so: fences, queue pairs, replays.
 
 use super::Fault;
-use super::wire::{Completion, Message, QueuePair, QueuePairState};
-use super::world::{Outcome, World};
+use super::wire::{Completion, Message, Outcome, QueuePair, QueuePairState};
+use super::world::World;
 use ferriband_heal::kept::Unit;
 use ferriband_heal::{Endpoint, Epoch, Log, Number, PathId, Step, Taken};
 use std::collections::VecDeque;

@@ -3,8 +3,8 @@
 use super::Fault;
 use super::rank::Task;
 use super::steps::DEPTH;
-use super::wire::{Completion, Message};
-use super::world::{Outcome, SECRET, World};
+use super::wire::{Completion, Message, Outcome, SECRET};
+use super::world::World;
 use ferriband_heal::kept::Held;
 use ferriband_heal::{Cause, Datagram, Kind, Ns, Number, State};
 use std::collections::VecDeque;

@@ -4,6 +4,11 @@
 use ferriband_heal::{Epoch, Ns, PathId};
 use std::collections::{BTreeMap, VecDeque};
 
+/// What only ranks of the job know.
+pub const SECRET: u64 = 0x1234_5678_9abc_def0;
+
+pub type Outcome<T = ()> = Result<T, String>;
+
 /// A message by SEND: several of the program, one, or an acknowledgement alone.
 #[derive(Clone, Debug)]
 pub struct Message {

@@ -3,7 +3,7 @@
 use super::laws::Laws;
 use super::plan::{Blow, Plan};
 use super::rank::{Link, Rank};
-use super::wire::{Completion, Dead, QueuePair, QueuePairState};
+use super::wire::{Completion, Dead, Outcome, QueuePair, QueuePairState, SECRET};
 use super::{Fault, Options, Report};
 use crate::{Failure, Rng};
 use ferriband_heal::{
@@ -16,15 +16,12 @@ use std::collections::BTreeMap;
 const EVENTS: u64 = 1_000_000;
 /// Receives for datagrams: what comes while none is left is lost.
 const RECEIVES: usize = 64;
-pub const SECRET: u64 = 0x1234_5678_9abc_def0;
 const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 /// So long after quiet all is at rest.
 const REST_NS: u64 = 20 * SECOND;
 const HEAL_FOR: Ns = Ns(300 * SECOND);
-
-pub type Outcome<T = ()> = Result<T, String>;
 
 /// What happens at a time.
 enum Event {
