@@ -37,6 +37,12 @@ const WORLDS: &[(World, RunSeed)] = &[
             .map(|_| ())
             .map_err(|failure| failure.to_string())
     }),
+    (World::Heal, |seed| {
+        use ferriband_mpi_sim::heal;
+        heal::run_seed(seed, &heal::Options::default())
+            .map(|_| ())
+            .map_err(|failure| failure.to_string())
+    }),
     (World::Sdp, run_sdp),
     (World::Putget, |seed| {
         ferriband_putget_sim::run(seed, &ferriband_putget_sim::Scenario::default())
@@ -110,6 +116,7 @@ fn name(world: World) -> &'static str {
         World::Packet => "packet",
         World::Direct => "direct",
         World::Mpi => "mpi",
+        World::Heal => "heal",
         World::Sdp => "sdp",
         World::Putget => "putget",
         World::Portals => "portals",

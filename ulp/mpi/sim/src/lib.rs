@@ -4,9 +4,11 @@
 //! as bad an order as the rules let them ([`wire`]), and the faults that show that a broken rule is found ([`Fault`]). Must not know: verbs, sockets,
 //! clocks. What it hunts: messages lost, doubled or out of order (M1); bytes written over what is not consumed, or to memory that was given back; credit
 //! that is lost or invented; and a rank that sleeps while something waits for it, for ever, or
-//! until somebody else comes back from a long computation (M4).
+//! until somebody else comes back from a long computation (M4). A second world has connections that
+//! fail and are made anew ([`heal`]).
 #![forbid(unsafe_code)]
 
+pub mod heal;
 mod rank;
 mod wire;
 mod world;

@@ -1,0 +1,406 @@
+//! Messages that were sent eagerly are kept until the peer's runtime has acknowledged them (Koop et
+//! al., resilience, section IV-A): a completion says only that the peer's adapter has them. When a
+//! queue pair that failed is made anew, what lies here is sent again.
+//!
+//! The receiver's word is the number of the last message that it has taken. A message that lies in a
+//! buffer already, from which the adapter sends it, is not copied: the buffer stays until the
+//! acknowledgement has come.
+
+use crate::log::Log;
+use crate::number::Number;
+use std::collections::VecDeque;
+use std::mem;
+use std::ops::Range;
+
+/// Bytes of a segment of the log, unless one message needs more.
+const SEGMENT: usize = 16 << 10;
+/// Segments, at most: so many messages may be on their way.
+const SEGMENTS: usize = 16;
+
+/// What was sent to one peer and is not acknowledged: copies, and messages that lie in buffers of the owner's, which it does not use again until they are given back.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The segment that is being filled.
+    last: Segment,
+    /// Those before it, in the order of their numbers.
+    full: VecDeque<Segment>,
+    spare: Vec<Segment>,
+    held: VecDeque<Held>,
+    acknowledged: u32,
+}
+
+#[derive(Debug, Default)]
+struct Segment {
+    /// Room; what is behind `used` is left from former messages.
+    bytes: Vec<u8>,
+    used: usize,
+    /// Number of the newest message in it, if there is one.
+    newest: u32,
+    copies: Vec<Copied>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    seq: u32,
+    from: u32,
+    to: u32,
+}
+
+/// Messages that lie in a buffer of the owner's, one after the other: all that went together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Number of the last one.
+    pub seq: u32,
+    /// The buffer.
+    pub buffer: u32,
+    /// Where they begin in it.
+    pub at: u32,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// Where a message lies that would be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit<'a> {
+    /// Its bytes.
+    Copy(&'a [u8]),
+    /// In a buffer, with those before it that went together with it.
+    Held(Held),
+}
+
+/// Whether an acknowledgement of all up to `acknowledged` is one of `seq`.
+#[inline]
+fn is_over(seq: u32, acknowledged: u32) -> bool {
+    acknowledged.wrapping_sub(seq) < 1 << 31
+}
+
+impl Segment {
+    #[inline]
+    fn fits(&self, length: usize) -> bool {
+        self.used + length <= SEGMENT
+    }
+
+    /// Memory for `length` bytes more.
+    fn grow(&mut self, length: usize) {
+        let size = SEGMENT.max(self.used + length);
+        self.bytes
+            .reserve_exact(size.saturating_sub(self.bytes.len()));
+        self.bytes.resize(size.max(self.bytes.len()), 0);
+    }
+
+    fn clear(&mut self) {
+        self.used = 0;
+        self.copies.clear();
+    }
+
+    /// Whether all of it is acknowledged.
+    #[inline]
+    fn is_over(&self, acknowledged: u32) -> bool {
+        self.used == 0 || is_over(self.newest, acknowledged)
+    }
+}
+
+impl Kept {
+    /// An empty log whose first message has the number behind `acknowledged`.
+    pub fn behind(acknowledged: Number) -> Self {
+        Self {
+            acknowledged: acknowledged.0,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a message of `length` bytes can be copied.
+    #[inline]
+    pub fn has_room(&self, length: usize) -> bool {
+        self.last.fits(length) || self.last.used == 0 || self.full.len() + 1 < SEGMENTS
+    }
+
+    /// `length` bytes that a message can be laid into before it is sent, if there is room; nothing is kept of it unless [`Kept::commit`] follows.
+    #[inline]
+    pub fn room(&mut self, length: usize) -> Option<&mut [u8]> {
+        let end = self.last.used + length;
+        if end > self.last.bytes.len() {
+            self.grow(length)?;
+        }
+        self.last.bytes.get_mut(self.last.used..)?.get_mut(..length)
+    }
+
+    /// The segment is full, or has no memory yet.
+    #[cold]
+    fn grow(&mut self, length: usize) -> Option<()> {
+        if !self.has_room(length) {
+            return None;
+        }
+        if self.last.used != 0 && !self.last.fits(length) {
+            let next = self.spare.pop().unwrap_or_default();
+            self.full.push_back(mem::replace(&mut self.last, next));
+        }
+        self.last.grow(length);
+        Some(())
+    }
+
+    /// Message `seq` has gone: it lies at `range` of the room that was asked for last.
+    #[inline]
+    pub fn commit(&mut self, seq: u32, range: Range<usize>) {
+        let last = &mut self.last;
+        let from = last.used;
+        last.newest = seq;
+        last.copies.push(Copied {
+            seq,
+            from: (from + range.start) as u32,
+            to: (from + range.end) as u32,
+        });
+        last.used = from + range.end;
+    }
+
+    /// Keeps message `seq`, for which there is room: `parts` one after the other. What none of them is, `fill` writes behind them: `length` bytes.
+    #[inline]
+    pub fn keep(
+        &mut self,
+        seq: u32,
+        parts: [&[u8]; 2],
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        let whole = parts[0].len() + parts[1].len() + length;
+        let Some(room) = self.room(whole) else {
+            debug_assert!(false, "there is no room");
+            return;
+        };
+        let (first, rest) = room.split_at_mut(parts[0].len());
+        let (second, rest) = rest.split_at_mut(parts[1].len());
+        first.copy_from_slice(parts[0]);
+        second.copy_from_slice(parts[1]);
+        fill(rest);
+        self.commit(seq, 0..whole);
+    }
+
+    /// What lies in a buffer has gone: the buffer stays as it is until [`Kept::released`] names it.
+    #[inline]
+    pub fn hold(&mut self, held: Held) {
+        self.held.push_back(held);
+    }
+
+    /// A buffer whose messages are all acknowledged.
+    #[inline]
+    pub fn released(&mut self) -> Option<u32> {
+        let first = self.held.front()?;
+        if !is_over(first.seq, self.acknowledged) {
+            return None;
+        }
+        self.held.pop_front().map(|held| held.buffer)
+    }
+
+    /// Nothing is to be sent again: the buffers that were held.
+    pub fn abandon(&mut self) -> impl Iterator<Item = u32> {
+        mem::take(self).held.into_iter().map(|held| held.buffer)
+    }
+
+    /// The peer has taken all up to `seq`; `sent` is the last number that it can have. True if that is news. What is ahead of the truth is nothing.
+    #[inline]
+    pub fn acknowledge(&mut self, seq: u32, sent: u32) -> bool {
+        let more = seq.wrapping_sub(self.acknowledged);
+        if more == 0 || more > sent.wrapping_sub(self.acknowledged) {
+            return false;
+        }
+        self.acknowledged = seq;
+        if !self.full.is_empty() {
+            self.reclaim();
+        }
+        if self.last.is_over(seq) {
+            // The next message lies where this one lay, which the cache still has.
+            self.last.clear();
+        }
+        true
+    }
+
+    #[cold]
+    fn reclaim(&mut self) {
+        while let Some(first) = self.full.front_mut() {
+            if !first.is_over(self.acknowledged) {
+                break;
+            }
+            first.clear();
+            self.spare.extend(self.full.pop_front());
+        }
+    }
+
+    /// The last number that the peer has acknowledged.
+    pub fn acknowledged(&self) -> u32 {
+        self.acknowledged
+    }
+
+    /// What would be sent again: number and place of each message, or of the last one of those that went together, in order.
+    pub fn unacknowledged(&self) -> Vec<(u32, Unit<'_>)> {
+        let segments = self.full.iter().chain([&self.last]);
+        let copies = segments.flat_map(|segment| {
+            segment.copies.iter().map(|copy| {
+                let bytes = &segment.bytes[copy.from as usize..copy.to as usize];
+                (copy.seq, Unit::Copy(bytes))
+            })
+        });
+        let held = self.held.iter().map(|held| (held.seq, Unit::Held(*held)));
+        let mut all: Vec<(u32, Unit<'_>)> = copies
+            .chain(held)
+            .filter(|(seq, _)| !is_over(*seq, self.acknowledged))
+            .collect();
+        all.sort_by_key(|(seq, _)| seq.wrapping_sub(self.acknowledged));
+        all
+    }
+
+    /// Bytes of memory of its own.
+    pub fn memory(&self) -> u64 {
+        let all = self.full.iter().chain(&self.spare).chain([&self.last]);
+        all.map(|segment| segment.bytes.capacity() as u64).sum()
+    }
+}
+
+impl Log for Kept {
+    type Unit<'a> = Unit<'a>;
+
+    fn acknowledged(&self) -> Number {
+        Number(self.acknowledged)
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        Kept::has_room(self, bytes)
+    }
+
+    fn bytes(&self) -> u64 {
+        let segments = self.full.iter().chain([&self.last]);
+        let copies: usize = segments.map(|segment| segment.used).sum();
+        let held = self.held.iter().map(|held| u64::from(held.length));
+        copies as u64 + held.sum::<u64>()
+    }
+
+    fn acknowledge(&mut self, to: Number, sent: Number) -> bool {
+        Kept::acknowledge(self, to.0, sent.0)
+    }
+
+    fn unit(&self, from: Number) -> Option<(Number, Unit<'_>)> {
+        let is_behind = |seq: u32| !Number(seq).is_before(from);
+        let segments = self.full.iter().chain([&self.last]);
+        let copy = segments
+            .filter(|segment| segment.used != 0 && is_behind(segment.newest))
+            .find_map(|segment| {
+                let at = segment.copies.partition_point(|copy| !is_behind(copy.seq));
+                let copy = segment.copies.get(at)?;
+                let bytes = &segment.bytes[copy.from as usize..copy.to as usize];
+                Some((Number(copy.seq), Unit::Copy(bytes)))
+            });
+        let at = self.held.partition_point(|held| !is_behind(held.seq));
+        let held = self
+            .held
+            .get(at)
+            .map(|held| (Number(held.seq), Unit::Held(*held)));
+        match (copy, held) {
+            (Some(copy), Some(held)) if held.0.is_before(copy.0) => Some(held),
+            (copy, held) => copy.or(held),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn keep(log: &mut Kept, seq: u32, length: usize) {
+        log.keep(seq, [&[1, 2], &[3]], length, |rest| rest.fill(seq as u8));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_not_acknowledged_is_kept_whole_and_in_order(
+            first in any::<u32>(),
+            steps in prop::collection::vec((prop_oneof![4 => 0_usize..8200, 1 => 0_usize..70_000], 0_u32..6, 0..4), 1..300),
+        ) {
+            let mut log = Kept::behind(Number(first));
+            let (mut sent, mut acked) = (first, first);
+            // Numbers and lengths; those that were not copied lie in a buffer of their number.
+            let mut expected: VecDeque<(u32, usize, bool)> = VecDeque::new();
+            let mut buffers = Vec::new();
+            for (length, ack, how) in steps {
+                if how == 0 {
+                    sent = sent.wrapping_add(2);
+                    log.hold(Held { seq: sent, buffer: sent, at: 7, length: length as u32 });
+                    expected.push_back((sent, length, true));
+                } else if log.has_room(length + 3) {
+                    sent = sent.wrapping_add(1);
+                    if how == 1 {
+                        // Laid out with more around it; one that has not gone leaves nothing.
+                        log.room(length + 3).expect("there is room").fill(9);
+                        let room = log.room(length + 3).expect("there is room");
+                        room.fill(sent as u8);
+                        room[..3].copy_from_slice(&[1, 2, 3]);
+                        log.commit(sent, 0..length + 3);
+                    } else {
+                        keep(&mut log, sent, length);
+                    }
+                    expected.push_back((sent, length, false));
+                }
+                let ack = ack.min(sent.wrapping_sub(acked));
+                acked = acked.wrapping_add(ack);
+                prop_assert_eq!(log.acknowledge(acked, sent), ack != 0);
+                while let Some(buffer) = log.released() {
+                    buffers.push(buffer);
+                }
+                while let Some((seq, _, is_held)) = expected.front().copied().filter(|(seq, ..)| is_over(*seq, acked)) {
+                    if is_held {
+                        prop_assert_eq!(buffers.remove(0), seq);
+                    }
+                    expected.pop_front();
+                }
+                prop_assert!(buffers.is_empty());
+                // What is sent again one after the other from any number on is what is listed.
+                let mut from = Number(acked).next();
+                for (seq, kept) in log.unacknowledged() {
+                    prop_assert_eq!(log.unit(from), Some((Number(seq), kept)));
+                    from = Number(seq).next();
+                }
+                prop_assert_eq!(log.unit(from), None);
+                let kept = log.unacknowledged();
+                prop_assert_eq!(kept.len(), expected.len());
+                for ((seq, kept), (number, length, is_held)) in kept.into_iter().zip(&expected) {
+                    prop_assert_eq!(seq, *number);
+                    match kept {
+                        Unit::Held(held) => prop_assert!(*is_held && held.buffer == seq && held.length as usize == *length),
+                        Unit::Copy(bytes) => {
+                            prop_assert!(!is_held);
+                            prop_assert_eq!(&bytes[..3], &[1, 2, 3]);
+                            prop_assert!(bytes.len() == length + 3 && bytes[3..].iter().all(|byte| *byte == seq as u8));
+                        }
+                    }
+                }
+                // Each segment is as long as the longest message that it ever held alone.
+                prop_assert!(log.memory() <= (70_003 * SEGMENTS) as u64);
+            }
+            let held: Vec<u32> = expected.iter().filter(|(.., is_held)| *is_held).map(|(seq, ..)| *seq).collect();
+            prop_assert_eq!(log.abandon().collect::<Vec<_>>(), held);
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_was_never_sent_is_nothing() {
+        let mut log = Kept::default();
+        keep(&mut log, 1, 8);
+        assert!(!log.acknowledge(2, 1));
+        assert!(!log.acknowledge(u32::MAX, 1));
+        assert_eq!(log.unacknowledged().len(), 1);
+        assert!(log.acknowledge(1, 1) && !log.acknowledge(1, 1));
+        assert_eq!(log.unacknowledged().len(), 0);
+    }
+
+    #[test]
+    fn a_full_log_says_so_and_has_room_again() {
+        let mut log = Kept::default();
+        let mut seq = 0;
+        while log.has_room(8000) {
+            seq += 1;
+            keep(&mut log, seq, 7997);
+        }
+        assert_eq!(seq as usize, 2 * SEGMENTS);
+        log.acknowledge(2, seq);
+        assert!(log.has_room(8000));
+    }
+}

@@ -1,0 +1,27 @@
+//! Connections that are made anew when they fail, without loss and without doubles.
+//!
+//! Owns: the connection to one peer over its lives ([`Session`]), the set-up datagrams of version 5
+//! ([`datagram`]), the card by which a process is found ([`card`]), what is sent and not acknowledged
+//! ([`Log`], [`kept::Kept`]), and the paths to a peer ([`Paths`]). Must not know: verbs, sockets, MPI,
+//! clocks. Time is [`Ns`], passed in; what is to be done comes out as a [`Step`].
+//!
+//! Source: Koop, Shamis, Rabinovitz, Panda, *Designing High-Performance and Resilient Message
+//! Passing on InfiniBand*, section IV-B and its Figure 3. The design is docs/design/heal.md.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod card;
+mod cause;
+pub mod datagram;
+pub mod kept;
+mod log;
+mod number;
+mod paths;
+mod session;
+
+pub use cause::{Cause, Reason};
+pub use datagram::{Datagram, Endpoint, Kind};
+pub use log::Log;
+pub use number::{AdapterId, Epoch, Ns, Number, PathId, Word};
+pub use paths::{Path, Paths};
+pub use session::{AdapterChange, Limits, PeerNews, Report, Session, State, Step, Taken, Transmit};
