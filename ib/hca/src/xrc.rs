@@ -210,8 +210,8 @@ impl TargetProxy {
         self.target.qpn.0
     }
 
-    /// The target's entry as an initiator checks it before it executes a request itself; the protection domain is that of
-    /// the shared receive queue and is filled in by the caller.
+    /// The target's entry as an initiator checks it before it executes a request itself; the
+    /// protection domain is that of the shared receive queue and is filled in by the caller.
     pub(crate) fn entry(&self, process: &Process) -> Option<QpEntry> {
         let mut recv = lock(&self.recv);
         self.load(process, &mut recv)?;
@@ -362,9 +362,9 @@ pub(crate) fn shown_state(process: &Process, proxy: &TargetProxy, set: QpState) 
     }
 }
 
-/// True if a connection to a target of the InfiniBand device, whose initiator wants packets, takes them. Packets reach the shared
-/// receive queues of the process that made the target: while others have its domain open the wire is the direct one. Settled by whichever
-/// end asks first, for both.
+/// True if a connection to a target of the InfiniBand device, whose initiator wants packets, takes
+/// them. Packets reach the shared receive queues of the process that made the target: while others
+/// have its domain open the wire is the direct one. Settled by whichever end asks first, for both.
 pub(crate) fn takes_packets(process: &Process, qpn: Qpn) -> bool {
     let registry = &process.registry;
     let Some(target) = registry.xrc_tgt_find(qpn) else {

@@ -282,7 +282,8 @@ impl Datagram {
 
     /// Whether it comes from a rank of this job (below `ranks`), and is for rank `me`.
     pub fn is_for(&self, me: u32, ranks: u32, secret: u64) -> bool {
-        // One comparison of a difference: its time tells nothing of where the first wrong byte lies.
+        // One comparison of a difference: its time tells nothing of where the first wrong byte
+        // lies.
         let differs = self.secret ^ secret;
         differs == 0 && self.to == me && self.from < ranks && self.from != me
     }

@@ -2,8 +2,8 @@
 //! al., resilience, section IV-A): a completion says only that the peer's adapter has them. When a
 //! queue pair that failed is made anew, what lies here is sent again.
 //!
-//! The receiver's word is the number of the last message that it has taken. A message that lies in a
-//! buffer already, from which the adapter sends it, is not copied: the buffer stays until the
+//! The receiver's word is the number of the last message that it has taken. A message that lies in
+//! a buffer already, from which the adapter sends it, is not copied: the buffer stays until the
 //! acknowledgement has come.
 
 use crate::log::Log;
@@ -17,7 +17,8 @@ const SEGMENT: usize = 16 << 10;
 /// Segments, at most: so many messages may be on their way.
 const SEGMENTS: usize = 16;
 
-/// What was sent to one peer and is not acknowledged: copies, and messages that lie in buffers of the owner's, which it does not use again until they are given back.
+/// What was sent to one peer and is not acknowledged: copies, and messages that lie in buffers of
+/// the owner's, which it does not use again until they are given back.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// The segment that is being filled.
@@ -115,7 +116,8 @@ impl Kept {
         self.last.fits(length) || self.last.used == 0 || self.full.len() + 1 < SEGMENTS
     }
 
-    /// `length` bytes that a message can be laid into before it is sent, if there is room; nothing is kept of it unless [`Kept::commit`] follows.
+    /// `length` bytes that a message can be laid into before it is sent, if there is room; nothing
+    /// is kept of it unless [`Kept::commit`] follows.
     #[inline]
     pub fn room(&mut self, length: usize) -> Option<&mut [u8]> {
         let end = self.last.used + length;
@@ -153,7 +155,8 @@ impl Kept {
         last.used = from + range.end;
     }
 
-    /// Keeps message `seq`, for which there is room: `parts` one after the other. What none of them is, `fill` writes behind them: `length` bytes.
+    /// Keeps message `seq`, for which there is room: `parts` one after the other. What none of them
+    /// is, `fill` writes behind them: `length` bytes.
     #[inline]
     pub fn keep(
         &mut self,
@@ -196,7 +199,8 @@ impl Kept {
         mem::take(self).held.into_iter().map(|held| held.buffer)
     }
 
-    /// The peer has taken all up to `seq`; `sent` is the last number that it can have. True if that is news. What is ahead of the truth is nothing.
+    /// The peer has taken all up to `seq`; `sent` is the last number that it can have. True if that
+    /// is news. What is ahead of the truth is nothing.
     #[inline]
     pub fn acknowledge(&mut self, seq: u32, sent: u32) -> bool {
         let more = seq.wrapping_sub(self.acknowledged);
@@ -230,7 +234,8 @@ impl Kept {
         self.acknowledged
     }
 
-    /// What would be sent again: number and place of each message, or of the last one of those that went together, in order.
+    /// What would be sent again: number and place of each message, or of the last one of those that
+    /// went together, in order.
     pub fn unacknowledged(&self) -> Vec<(u32, Unit<'_>)> {
         let segments = self.full.iter().chain([&self.last]);
         let copies = segments.flat_map(|segment| {

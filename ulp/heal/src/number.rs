@@ -1,4 +1,5 @@
-//! Numbers that wrap: of messages, of lives, of places in tables; and what one side tells the other.
+//! Numbers that wrap: of messages, of lives, of places in tables; and what one side tells the
+//! other.
 
 /// A time, in nanoseconds of any clock that does not go back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

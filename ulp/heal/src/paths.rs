@@ -1,7 +1,7 @@
 //! The paths to one peer, and which of them is tried next.
 //!
-//! Owns: at most 32 candidates, and when each last failed and was last heard of. Must not know: how a
-//! path table is read. Source: the paper's Figure 3 (the path of before, then others).
+//! Owns: at most 32 candidates, and when each last failed and was last heard of. Must not know: how
+//! a path table is read. Source: the paper's Figure 3 (the path of before, then others).
 
 use crate::number::{AdapterId, Ns, PathId};
 

@@ -1,5 +1,6 @@
-//! The connection to one peer over its lives: what happens to it, what its owner has to do, and what
-//! the two sides tell each other. The table of transitions is section 3 of docs/design/heal.md.
+//! The connection to one peer over its lives: what happens to it, what its owner has to do, and
+//! what the two sides tell each other. The table of transitions is section 3 of
+//! docs/design/heal.md.
 //!
 //! Owns: the state, the numbers of lives, the word of this side and the questions of the peer. Must
 //! not know: queue pairs, what a message is, which adapters there are.
@@ -83,8 +84,8 @@ enum Stage {
     Connecting(Epoch),
 }
 
-/// A question of the peer that may still be answered, or an answer of its; with the path by which it
-/// came.
+/// A question of the peer that may still be answered, or an answer of its; with the path by which
+/// it came.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     epoch: Epoch,

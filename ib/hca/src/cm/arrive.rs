@@ -56,8 +56,8 @@ enum Patience {
     Over,
 }
 
-/// Looks again whether somebody listens for a request that was kept. False if nobody does and it is to wait on; never if this is the
-/// last time.
+/// Looks again whether somebody listens for a request that was kept. False if nobody does and it is
+/// to wait on; never if this is the last time.
 pub(crate) fn ask_again(
     engine: &Engine,
     head: &[u8; HAND_OVER_HEAD],
@@ -94,7 +94,8 @@ fn mad_of(transport: &[u8]) -> Option<[u8; MAD_LEN]> {
     packet.payload.try_into().ok().filter(|_| right)
 }
 
-/// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not taken.
+/// A packet for queue pair 1: a message of the connection manager, or nobody's. False if it is not
+/// taken.
 fn general_services(
     engine: &Engine,
     meta: &RxMeta,
@@ -169,7 +170,8 @@ fn is_anothers(engine: &Engine, meta: &RxMeta, datagram: &[u8]) -> bool {
     }
 }
 
-/// A packet for queue pair 1: a message of another process's connection manager. False for anything else.
+/// A packet for queue pair 1: a message of another process's connection manager. False for anything
+/// else.
 fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> bool {
     let Some((slot, mad)) = from.zip(mad_of(transport)) else {
         return false;
@@ -178,8 +180,9 @@ fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> bool {
     true
 }
 
-/// A packet for queue pair 1 that came by a fabric: a message of another host's connection manager, which all processes of this host get that have opened the
-/// port. False if it is none, or if it is to wait on.
+/// A packet for queue pair 1 that came by a fabric: a message of another host's connection manager,
+/// which all processes of this host get that have opened the port. False if it is none, or if it is
+/// to wait on.
 fn take_far_mad(
     engine: &Engine,
     meta: &NativeMeta,

@@ -72,7 +72,8 @@ fn owner_among(
     }
 }
 
-/// Whose a message is that came by a fabric: its port is every process's, so who asks over IP says which of the host's addresses is meant.
+/// Whose a message is that came by a fabric: its port is every process's, so who asks over IP says
+/// which of the host's addresses is meant.
 pub(super) fn owner_of_far_mad(engine: &Engine, port: &Gid, mad: &[u8; MAD_LEN]) -> Owner {
     let meant = CmMad::parse(mad).ok().and_then(|parsed| {
         let (service, data) = match &parsed.message {

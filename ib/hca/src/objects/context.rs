@@ -263,11 +263,12 @@ impl Pd {
         Ok(())
     }
 
-    /// Checks that a range lies in a region of this domain that may be written (`writes`) or read by the adapter.
+    /// Checks that a range lies in a region of this domain that may be written (`writes`) or read
+    /// by the adapter.
     ///
     /// # Errors
-    /// `NotFound` if no region of the domain has that key and covers the range; `Permission` if one does without the
-    /// right.
+    /// `NotFound` if no region of the domain has that key and covers the range; `Permission` if one
+    /// does without the right.
     pub fn check_range(&self, sge: &Sge, writes: bool) -> Result<(), Error> {
         let own = &self.ctx.engine.process.own;
         if keys::local(own, self.id, sge, Access::empty()).is_none() {

@@ -89,7 +89,8 @@ impl<Q> Memory<'_, Q> {
         Ok(())
     }
 
-    /// Invalidates a type 2 window's key on behalf of a work request or a peer's SEND with invalidate.
+    /// Invalidates a type 2 window's key on behalf of a work request or a peer's SEND with
+    /// invalidate.
     pub(crate) fn invalidate_window(&self, pd: u32, qpn: u32, rkey: u32) -> bool {
         let index = key_index(rkey) as u32;
         let mut windows = lock(&self.regions.windows);
@@ -144,8 +145,9 @@ impl<Q> Memory<'_, Q> {
                 return false;
             }
             if old.0 != 0 {
-                // a peer in the middle of an access reads the old entry: it is not written over before the marks are clear. Not
-                // with the windows locked: a record that is being executed may want them.
+                // a peer in the middle of an access reads the old entry: it is not written over
+                // before the marks are clear. Not with the windows locked: a record that is being
+                // executed may want them.
                 KeyEntry::revoke(&**self.process.own, index as usize);
                 (state.bound, state.region) = (0, 0);
                 drop(windows);
@@ -210,10 +212,12 @@ impl<Q> Memory<'_, Q> {
         }
     }
 
-    /// Notes how peers can map the memory of a region: identifier (0 for none) and offset of its first byte.
+    /// Notes how peers can map the memory of a region: identifier (0 for none) and offset of its
+    /// first byte.
     fn describe_mapping(&self, init: &MrInit, dm: Option<&Arc<Segment>>) -> (u32, u64) {
         let MrInit { addr, length, .. } = *init;
-        // What lies there on demand may be another file the next time: a peer that has mapped this one would not see that.
+        // What lies there on demand may be another file the next time: a peer that has mapped this
+        // one would not see that.
         if length == 0 || init.access.contains(Access::ON_DEMAND) {
             return (0, 0);
         }

@@ -7,7 +7,8 @@ use std::sync::Mutex;
 
 use crate::lock;
 
-/// Numbers of queue pairs whose other side has asked for the end of the connection (DREQ): what is said of a request that fails then.
+/// Numbers of queue pairs whose other side has asked for the end of the connection (DREQ): what is
+/// said of a request that fails then.
 ///
 /// Its lock is the last one: reports are made while queue pairs are locked.
 #[derive(Debug, Default)]

@@ -5,7 +5,8 @@
 use ferriband_memory::host::{ProcessRef, Registry};
 use ferriband_wire::Qpn;
 
-/// The process that takes the packets for a number: its owner, of an XRC target the process that made it.
+/// The process that takes the packets for a number: its owner, of an XRC target the process that
+/// made it.
 pub(crate) fn owner_of_packets(registry: &Registry, qpn: u32) -> Option<ProcessRef> {
     let target = || registry.xrc_tgt_find(Qpn(qpn));
     registry

@@ -34,7 +34,8 @@ pub(crate) enum MapSource {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Peers<Q> {
-    /// The first peers, each looked at in every round; a dead one keeps its place while the device is open.
+    /// The first peers, each looked at in every round; a dead one keeps its place while the device
+    /// is open.
     pub(crate) watched: [OnceLock<PeerLink<Q>>; WATCHED_PEERS],
     /// There have been more: only those that set their pending bit are looked at.
     pub(crate) many: AtomicBool,
@@ -82,7 +83,8 @@ impl<Q> Peers<Q> {
         id
     }
 
-    /// The region behind an identifier is deregistered: peers that have mapped it are told to unmap it.
+    /// The region behind an identifier is deregistered: peers that have mapped it are told to unmap
+    /// it.
     pub(crate) fn forget_mapping(&self, id: u32) {
         if id == 0 {
             return;

@@ -13,7 +13,8 @@ pub(crate) struct Polls {
     pub(crate) polling: AtomicBool,
     pub(crate) count: AtomicU32,
     pub(crate) idle: AtomicU32,
-    /// Polls in a row that found nothing, how many of them spin, and after how many the next yields.
+    /// Polls in a row that found nothing, how many of them spin, and after how many the next
+    /// yields.
     pub(crate) empty: AtomicU32,
     pub(crate) spin_limit: AtomicU32,
     pub(crate) yield_after: AtomicU32,

@@ -34,7 +34,8 @@ impl Loop {
 impl Engine {
     /// The connection manager.
     pub fn cm(&self) -> &Cm {
-        // messages of other processes may come from now on; without the box they are lost, and asked for again
+        // messages of other processes may come from now on; without the box they are lost, and
+        // asked for again
         let _ = self.post_box();
         self.progress.cm.get_or_init(|| {
             self.open_for_mads();

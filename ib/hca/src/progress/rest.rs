@@ -375,9 +375,9 @@ mod tests {
                 let _ = done.send(begun.elapsed());
             }
             LOST.set(Duration::ZERO);
-            // Nothing ever comes: sleeps in vain use up more than one each, and the machine is looked
-            // at anew. On a busy machine the progress thread may take over before a sleep, which then
-            // is none in vain.
+            // Nothing ever comes: sleeps in vain use up more than one each, and the machine is
+            // looked at anew. On a busy machine the progress thread may take over before a sleep,
+            // which then is none in vain.
             sleeper.crowd_seen();
             let mut used = Vec::new();
             loop {

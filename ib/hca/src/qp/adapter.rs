@@ -90,13 +90,15 @@ impl Adapter {
         self.agenda.work_count.store(work.len(), Ordering::Release);
     }
 
-    /// Wakes the thread for work that a posting program leaves behind: always for a long transfer, otherwise if it sleeps.
+    /// Wakes the thread for work that a posting program leaves behind: always for a long transfer,
+    /// otherwise if it sleeps.
     pub(crate) fn kick(&self, long_transfer: bool) {
         if long_transfer
             && self.agenda.polled_for.load(Ordering::Relaxed)
             && self.polls.polling.load(Ordering::Acquire)
         {
-            // the program moved its last long transfer itself; if it does not this time, the thread's tick finds out
+            // the program moved its last long transfer itself; if it does not this time, the
+            // thread's tick finds out
             return;
         }
         let wake = if long_transfer {
@@ -132,8 +134,8 @@ impl Adapter {
         self.wires.unseen.store(count, Ordering::Relaxed);
     }
 
-    /// True if a new queue pair shall take packets although a direct wire would do. Asked when one is created, so a tool that was
-    /// killed is found out here at the latest.
+    /// True if a new queue pair shall take packets although a direct wire would do. Asked when one
+    /// is created, so a tool that was killed is found out here at the latest.
     pub(crate) fn packets_wanted(&self) -> bool {
         if !self.process.registry.hooks().any(HOOK_PACKETS) {
             return false;

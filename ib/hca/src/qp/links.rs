@@ -14,7 +14,8 @@ use crate::process::peer::Peer;
 use crate::qp::PeerLink;
 use crate::qp::adapter::Adapter;
 
-/// Descriptors that a channel takes at its beginning: the connection, and those that come or go by it.
+/// Descriptors that a channel takes at its beginning: the connection, and those that come or go by
+/// it.
 const CHANNEL_DESCRIPTORS: usize = 4;
 
 impl Adapter {
@@ -26,8 +27,9 @@ impl Adapter {
             .map(|owner| self.link_to_process(owner))
     }
 
-    /// Err if this process has too few descriptors left for a channel to the owner of a queue pair number. The channel is made by
-    /// the progress thread, which could tell nobody of it, and requests would wait for descriptors.
+    /// Err if this process has too few descriptors left for a channel to the owner of a queue pair
+    /// number. The channel is made by the progress thread, which could tell nobody of it, and
+    /// requests would wait for descriptors.
     pub(crate) fn check_descriptors(&self, qpn: Qpn) -> Result<(), Error> {
         let Some(owner) = self.process.registry.owner_of_qpn(qpn) else {
             return Ok(());
@@ -110,7 +112,8 @@ impl Adapter {
         }
     }
 
-    /// Begins the channels to the members of a group: what is sent there goes at once, also from a queue pair that ends right after.
+    /// Begins the channels to the members of a group: what is sent there goes at once, also from a
+    /// queue pair that ends right after.
     pub(crate) fn meet_group(&self, mgid: &Gid) {
         let mut members = Vec::new();
         self.process.registry.multicast_members(mgid, &mut members);

@@ -41,7 +41,8 @@ impl Quiet for Adapter {
             qps.extend(lock(&self.table.carried).values().cloned().map(Some));
             roce.quiesce(&qps);
         }
-        // records of peers are executed under the ring's consumer lock: having held it is having waited
+        // records of peers are executed under the ring's consumer lock: having held it is having
+        // waited
         let peers = self.peers.all();
         let mut deadline = None;
         for link in peers.iter() {

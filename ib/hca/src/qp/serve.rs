@@ -25,7 +25,8 @@ const BOUNDED_WAIT_SPINS: usize = 1000;
 const BATCH: usize = 16;
 /// Answers collected at a time.
 const COLLECT_BUDGET: usize = 64;
-/// Turns at a dead peer's rings; each takes up to 64 records of each, or waits for another thread's turn.
+/// Turns at a dead peer's rings; each takes up to 64 records of each, or waits for another thread's
+/// turn.
 const LAST_WORDS_TURNS: usize = 10_000;
 /// Turns at one ring before the next.
 const SERVE_ROUNDS: usize = 4;
@@ -60,7 +61,8 @@ impl Adapter {
         };
         link.0.ring_owed(channel);
         let mut worked = false;
-        // Whoever finds the lock taken leaves the work to its holder, so the holder looks again after giving it up.
+        // Whoever finds the lock taken leaves the work to its holder, so the holder looks again
+        // after giving it up.
         for _ in 0..SERVE_ROUNDS {
             if !channel.has_record() {
                 break;
@@ -89,7 +91,8 @@ impl Adapter {
         worked
     }
 
-    /// Orders giving a lock up before the look at what others left because of it. While a program polls it comes back anyway.
+    /// Orders giving a lock up before the look at what others left because of it. While a program
+    /// polls it comes back anyway.
     #[inline]
     pub(crate) fn settle(&self) {
         if !self.polls.polling.load(Ordering::Acquire) {
@@ -97,7 +100,8 @@ impl Adapter {
         }
     }
 
-    /// More is there than one turn does. A program that waits without polling must not be the only one to know.
+    /// More is there than one turn does. A program that waits without polling must not be the only
+    /// one to know.
     #[cold]
     fn leave_rest(&self) -> bool {
         if !self.polls.polling.load(Ordering::Acquire) && !ON_THREAD.get() {
@@ -168,10 +172,11 @@ impl Adapter {
         if more { Turn::More } else { Turn::Done(count) }
     }
 
-    /// Acknowledges what was executed, then tells the program of it. In this order a peer's program never hears of a
-    /// reply before its own send has completed: the reply cannot be posted before the acknowledgement is visible, and
-    /// answers are collected here before the reply's completion is queued. Adapters behave so, and programs that share
-    /// one event channel for both queues depend on it (perftest does).
+    /// Acknowledges what was executed, then tells the program of it. In this order a peer's program
+    /// never hears of a reply before its own send has completed: the reply cannot be posted before
+    /// the acknowledgement is visible, and answers are collected here before the reply's completion
+    /// is queued. Adapters behave so, and programs that share one event channel for both queues
+    /// depend on it (perftest does).
     fn acknowledge(
         &self,
         link: &PeerLink,
@@ -187,7 +192,8 @@ impl Adapter {
         if channel.has_answers() {
             self.collect_locked(channel, &mut lock(&channel.completer), catch);
         }
-        // looked at where they lie: what is copied now waits behind the head's store, whose line the peer is looking at
+        // looked at where they lie: what is copied now waits behind the head's store, whose line
+        // the peer is looking at
         for outcome in told.iter() {
             outcome.deliver(self, qp.as_ref().map(|(_, qp)| qp), catch);
         }
@@ -199,8 +205,9 @@ impl Adapter {
         }
     }
 
-    /// Waits until a record of the peer that is being executed now is done, unless this thread executes it. A thread that
-    /// collects answers must not wait for long: the executing thread may be waiting for it.
+    /// Waits until a record of the peer that is being executed now is done, unless this thread
+    /// executes it. A thread that collects answers must not wait for long: the executing thread may
+    /// be waiting for it.
     pub(crate) fn wait_for_records(&self, channel: &Channel<Qp>) {
         if DRAINING.get() {
             return;

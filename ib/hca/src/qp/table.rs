@@ -21,7 +21,8 @@ use crate::xrc::Xrcd;
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     pub(crate) blocks: Vec<(u32, BlockKind)>,
-    /// Of each kind: indexes that were given back, the longest ago last, and those of the newest block that were never used.
+    /// Of each kind: indexes that were given back, the longest ago last, and those of the newest
+    /// block that were never used.
     pub(crate) free: [Vec<u32>; 3],
     pub(crate) fresh: [std::ops::Range<u32>; 3],
     /// Of indexes that were used before.
@@ -40,8 +41,8 @@ pub(crate) struct Table {
 }
 
 impl Adapter {
-    /// Takes a queue pair number of a kind, and its local index. The number says which wires the queue pair may take, so that both
-    /// ends choose alike.
+    /// Takes a queue pair number of a kind, and its local index. The number says which wires the
+    /// queue pair may take, so that both ends choose alike.
     pub(crate) fn claim_qpn(&self, kind: BlockKind) -> Result<(u32, u32), Error> {
         let mut numbers = lock(&self.table.numbers);
         let of = kind as usize;
@@ -83,8 +84,9 @@ impl Adapter {
             Ordering::Release,
         );
         let first = ordinal as u32 * BLOCK_QPS;
-        // A process that is killed and started again gets the same block: with the same numbers in the same order it would look, to peers
-        // on other hosts that have not heard of its end, like the one before (a stale connection, IBA 12.9.8).
+        // A process that is killed and started again gets the same block: with the same numbers in
+        // the same order it would look, to peers on other hosts that have not heard of its end,
+        // like the one before (a stale connection, IBA 12.9.8).
         let begin = match kind {
             BlockKind::Native => first,
             BlockKind::Auto | BlockKind::Packets => first + random_below(BLOCK_QPS),
@@ -99,8 +101,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Gives an index back. `incarnation` is what the next queue pair of the index continues, so that it takes no answer to
-    /// its predecessor's records for its own.
+    /// Gives an index back. `incarnation` is what the next queue pair of the index continues, so
+    /// that it takes no answer to its predecessor's records for its own.
     pub(crate) fn release_qpn(&self, index: u32, incarnation: u32) {
         let mut numbers = lock(&self.table.numbers);
         let (_, kind) = numbers.blocks[(index / BLOCK_QPS) as usize];
@@ -166,8 +168,9 @@ impl Adapter {
         self.qp(index).filter(|qp| qp.qpn == qpn)
     }
 
-    /// From now on packets for this handle's target are executed by its machine. They are steered here, for this process made the
-    /// target; the machine stays until the target ends or this process leaves the domain.
+    /// From now on packets for this handle's target are executed by its machine. They are steered
+    /// here, for this process made the target; the machine stays until the target ends or this
+    /// process leaves the domain.
     pub(crate) fn carry(&self, qp: &Arc<Qp>) {
         let before = lock(&self.table.carried).insert(qp.qpn, qp.clone());
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, qp)) {

@@ -22,7 +22,8 @@ pub(crate) struct Wires {
     /// Where other processes of this host put what is for this one, once anything may come.
     pub(crate) post_box: OnceLock<HandOver>,
     pub(crate) post_opening: Mutex<()>,
-    /// Requests by packets that a program sees nothing of in its completion queues; a hint, which may miss some.
+    /// Requests by packets that a program sees nothing of in its completion queues; a hint, which
+    /// may miss some.
     pub(crate) unseen: AtomicU64,
 }
 
@@ -33,7 +34,8 @@ impl Adapter {
     /// What [`Roce::join_port`] says.
     pub(crate) fn roce(&self) -> Result<&Roce, Error> {
         self.packets(Roce::has_port, |roce| {
-            // for packets that reach another process first; without the box they are lost, and sent again
+            // for packets that reach another process first; without the box they are lost, and sent
+            // again
             let _ = self.post_box();
             roce.join_port(&self.process.registry)
         })

@@ -4,8 +4,8 @@ use crate::cause::{Cause, Reason};
 use crate::datagram::{Datagram, Endpoint};
 use crate::number::{AdapterId, Epoch, Ns, Number, PathId, Word};
 
-/// Where a connection is. The order of the numbers lets a short path ask one question: what is below
-/// [`State::Asking`] may bring messages, and 0 may be sent by.
+/// Where a connection is. The order of the numbers lets a short path ask one question: what is
+/// below [`State::Asking`] may bring messages, and 0 may be sent by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum State {
@@ -41,7 +41,8 @@ pub enum Step {
         /// On this adapter.
         adapter: AdapterId,
     },
-    /// Take the queue pair to where it may send and receive, then call [`super::Session::connected`].
+    /// Take the queue pair to where it may send and receive, then call
+    /// [`super::Session::connected`].
     Connect {
         /// The life.
         epoch: Epoch,

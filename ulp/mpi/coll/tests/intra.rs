@@ -119,7 +119,8 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
     }
 }
 
-/// True if what `watched` waits for leads back to `late`: each rank's steps are followed backwards through messages.
+/// True if what `watched` waits for leads back to `late`: each rank's steps are followed backwards
+/// through messages.
 fn hears_of(
     schedule: &dyn Fn(u32) -> ferriband_mpi_coll::Schedule,
     size: u32,

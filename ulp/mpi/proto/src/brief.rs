@@ -35,7 +35,8 @@ impl Pattern {
         envelope.seq << 16 | envelope.ack & 0xffff
     }
 
-    /// The envelope that immediate data stands for, at a receiver that has taken `received` messages and whose own were acknowledged up to `acknowledged`.
+    /// The envelope that immediate data stands for, at a receiver that has taken `received`
+    /// messages and whose own were acknowledged up to `acknowledged`.
     #[inline]
     pub fn whole(self, numbers: u32, received: u32, acknowledged: u32) -> Envelope {
         let ahead = ((numbers >> 16) as u16).wrapping_sub(received as u16);

@@ -158,7 +158,8 @@ pub mod group {
     pub const WORDS: u32 = 12;
     /// In a line: two words of 64 bits, a bit for each rank that may sleep until a word of the line changes.
     pub const SLEEPERS: u64 = 48;
-    /// Word of a rank's line: the last collective that it has passed. The words before it are set in the rounds of a barrier.
+    /// Word of a rank's line: the last collective that it has passed. The words before it are set
+    /// in the rounds of a barrier.
     pub const PASSED: u32 = 8;
     /// Word of a rank's line: 1 while it waits for its turn on a core, because it has given that away.
     pub const AWAY: u32 = 9;

@@ -22,7 +22,8 @@ impl Qp {
         }
     }
 
-    /// As [`Self::send_owed`], at the end of the process, unless the thread that ends it was interrupted in the middle of this queue pair.
+    /// As [`Self::send_owed`], at the end of the process, unless the thread that ends it was
+    /// interrupted in the middle of this queue pair.
     pub(crate) fn send_last(self: &Arc<Self>, adapter: &Adapter) {
         let _handling = crate::wire::packets::handling();
         if let Some(mut guard) = self.packets.try_lock()

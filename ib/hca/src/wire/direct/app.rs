@@ -12,7 +12,8 @@ pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 /// The machine hands in ranges that it checked against the key table, or that a program passed with
 /// the call.
 pub(crate) fn app() -> AppMemory {
-    // SAFETY: every address comes out of `Host::local` (a registered region, checked for domain, bounds and rights),
-    // out of a key entry checked the same way, or is inline data that the program handed in with its call.
+    // SAFETY: every address comes out of `Host::local` (a registered region, checked for domain,
+    // bounds and rights), out of a key entry checked the same way, or is inline data that the
+    // program handed in with its call.
     unsafe { AppMemory::assume_registered() }
 }

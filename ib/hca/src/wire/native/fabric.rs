@@ -14,9 +14,11 @@ use ferriband_transport::Drop as Lost;
 use crate::device::fabric;
 use crate::lock;
 
-/// How long a packet waits for room: the fabric's process may have no core for a while, and its links may be slow, or have no credits.
+/// How long a packet waits for room: the fabric's process may have no core for a while, and its
+/// links may be slow, or have no credits.
 const ROOM_PATIENCE: Duration = Duration::from_secs(1);
-/// Where links take time, bytes of packets that wait in the socket: they have been sent as far as their queue pairs know, whose time-outs run.
+/// Where links take time, bytes of packets that wait in the socket: they have been sent as far as
+/// their queue pairs know, whose time-outs run.
 const PACED_BYTES: usize = 64 << 10;
 /// Bytes of packets in a message, so that it is one piece and no other thread's comes between.
 const MESSAGE_BYTES: usize = 24 << 10;
@@ -62,7 +64,8 @@ impl Wire {
         lock(&self.link).clone()
     }
 
-    /// Sends packets; `emit` writes each to the room that it gets, and says how long it is, or that there are no more. False if there was no room in time.
+    /// Sends packets; `emit` writes each to the room that it gets, and says how long it is, or that
+    /// there are no more. False if there was no room in time.
     pub fn send(&self, mut emit: impl FnMut(&mut [u8]) -> Option<usize>) -> bool {
         // to who is gone it is lost, and on a wire nobody hears of that
         let Some(link) = self.link() else { return true };
@@ -82,7 +85,8 @@ impl Wire {
         sent
     }
 
-    /// Takes the next message, if one is there; each packet in it is given to `take`. False if there was none.
+    /// Takes the next message, if one is there; each packet in it is given to `take`. False if
+    /// there was none.
     pub fn receive(&self, mut take: impl FnMut(&[u8])) -> bool {
         let Some(link) = self.link() else {
             return false;
@@ -116,7 +120,8 @@ impl Wire {
         self.new_pkeys.load(Ordering::Relaxed) && self.new_pkeys.swap(false, Ordering::Relaxed)
     }
 
-    /// Tells the port of a packet, LRH to DETH at least, that had another key than the queue pair which it was for. Nobody waits until there is room for that.
+    /// Tells the port of a packet, LRH to DETH at least, that had another key than the queue pair
+    /// which it was for. Nobody waits until there is room for that.
     #[cold]
     pub fn tell_wrong_key(&self, lost: Lost, packet: &[u8]) {
         let which = match lost {

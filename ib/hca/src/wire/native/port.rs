@@ -1,10 +1,13 @@
-//! Packets of the InfiniBand port: from process to process of this host, as InfiniBand packets (LRH, GRH, BTH to ICRC).
+//! Packets of the InfiniBand port: from process to process of this host, as InfiniBand packets
+//! (LRH, GRH, BTH to ICRC).
 //!
-//! Owns: the socket by which a process gets them, what it sends to itself, and the paths there. A message is what the link and
-//! network headers say, once, and a run of packets of one size but the last, from BTH to ICRC; there is no VCRC, for no link is passed.
-//! Every byte that comes is a stranger's. Must not know what a packet does to a queue pair.
+//! Owns: the socket by which a process gets them, what it sends to itself, and the paths there. A
+//! message is what the link and network headers say, once, and a run of packets of one size but the
+//! last, from BTH to ICRC; there is no VCRC, for no link is passed. Every byte that comes is a
+//! stranger's. Must not know what a packet does to a queue pair.
 //!
-//! The port is one for all processes of a user: one LID, one GID. Who owns the destination's number gets the packet.
+//! The port is one for all processes of a user: one LID, one GID. Who owns the destination's number
+//! gets the packet.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -29,7 +32,8 @@ use crate::wire::packets::arrived::destination;
 const INBOX_BYTES: usize = 4 << 20;
 const INBOX_MESSAGES: usize = 4096;
 const SPARE_MESSAGES: usize = 8;
-/// How long a sender waits for room at a process that takes nothing, as one that has no core does for a while.
+/// How long a sender waits for room at a process that takes nothing, as one that has no core does
+/// for a while.
 const ROOM_WAIT_NS: u64 = 100_000_000;
 /// Times that it gives its core away before the kernel is to wake it.
 const ROOM_YIELDS: usize = 16;
@@ -39,8 +43,9 @@ pub(crate) const WINDOW_BYTES: u32 = 256 << 10;
 /// A message, and the slot of who sent it.
 type Message = (Option<u32>, Vec<u8>);
 
-/// Messages that came and are not handled yet: what a process sends to itself, and what it had to take from its socket while it waited
-/// for room at another. They come before those that are in the socket.
+/// Messages that came and are not handled yet: what a process sends to itself, and what it had to
+/// take from its socket while it waited for room at another. They come before those that are in the
+/// socket.
 #[derive(Debug, Default)]
 struct Inbox {
     messages: VecDeque<Message>,
@@ -87,7 +92,8 @@ pub(crate) struct LocalPort {
     lid: Lid,
     /// Locked whenever the socket is read, so that messages keep their order.
     inbox: Mutex<Inbox>,
-    /// Slots, modulo 64, for whose room somebody has waited in vain: nobody does again until it takes something.
+    /// Slots, modulo 64, for whose room somebody has waited in vain: nobody does again until it
+    /// takes something.
     stuck: AtomicU64,
     process: Arc<Segment>,
     bell: Arc<EventFd>,
@@ -118,7 +124,8 @@ impl LocalPort {
         crate::device::fabric::port().map_or(self.lid, |port| Lid(port.lid))
     }
 
-    /// Puts packets that came from the fabric with those that wait. What is for queue pairs of other processes of this host they get themselves.
+    /// Puts packets that came from the fabric with those that wait. What is for queue pairs of
+    /// other processes of this host they get themselves.
     fn take_from_fabric(&self) {
         let Some(wire) = &self.fabric else { return };
         let registry = self.post.registry();
@@ -167,8 +174,8 @@ impl LocalPort {
         came.map(|came| (came.length, came.from))
     }
 
-    /// Takes from the socket what is there, to be handled later: two who wait for room at each other would wait for ever. True if
-    /// anything was.
+    /// Takes from the socket what is there, to be handled later: two who wait for room at each
+    /// other would wait for ever. True if anything was.
     fn make_room(&self) -> bool {
         let mut inbox = lock(&self.inbox);
         let mut room = std::mem::take(&mut inbox.room);
@@ -196,8 +203,8 @@ impl LocalPort {
         }
     }
 
-    /// Gives a message to a process. False if it found no room; to who is gone, or takes no packets, it is lost, and on a wire nobody
-    /// hears of that.
+    /// Gives a message to a process. False if it found no room; to who is gone, or takes no
+    /// packets, it is lost, and on a wire nobody hears of that.
     pub(in crate::wire) fn give(
         &self,
         to: ProcessRef,
@@ -230,7 +237,8 @@ impl LocalPort {
         }
     }
 
-    /// There is no room: what comes faster than it is taken waits, as it does for credits on a link, unless it is not taken at all.
+    /// There is no room: what comes faster than it is taken waits, as it does for credits on a
+    /// link, unless it is not taken at all.
     #[cold]
     fn give_in_time(
         &self,

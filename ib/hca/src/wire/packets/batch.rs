@@ -45,7 +45,8 @@ pub(in crate::wire) struct Batch {
 }
 
 impl Batch {
-    /// The queue pair of a device of this kind that takes the packets for a number; found once for a run.
+    /// The queue pair of a device of this kind that takes the packets for a number; found once for
+    /// a run.
     pub(in crate::wire) fn find(
         &mut self,
         to: To<'_>,

@@ -27,7 +27,8 @@ use crate::lock;
 use crate::objects::cq::Catch;
 use crate::wire::to::To;
 
-/// Word of a rule that says whose it is, if it is not everybody's: [`ferriband_memory::host::ProcessRef::to_word`].
+/// Word of a rule that says whose it is, if it is not everybody's:
+/// [`ferriband_memory::host::ProcessRef::to_word`].
 pub(crate) const RULE_OWNER_WORD: usize = 10;
 /// Tools that may listen in at the same time.
 const MOST_TAPS: usize = 8;

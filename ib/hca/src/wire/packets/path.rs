@@ -52,7 +52,8 @@ impl TxPath {
     /// The path of an address vector.
     ///
     /// # Errors
-    /// `Invalid` for an address vector without a GID or with an index of an empty entry; what binding a socket says.
+    /// `Invalid` for an address vector without a GID or with an index of an empty entry; what
+    /// binding a socket says.
     pub fn resolve(
         device: &Device,
         pool: &PortPool,
@@ -80,7 +81,8 @@ impl TxPath {
         })
     }
 
-    /// The partition key of management datagrams on this path: what stands first in the port's table, as a limited member has it.
+    /// The partition key of management datagrams on this path: what stands first in the port's
+    /// table, as a limited member has it.
     pub fn pkey(&self) -> u16 {
         match self.ifindex {
             0 => crate::device::fabric::pkey(0),
@@ -131,7 +133,8 @@ impl TxPath {
         }
     }
 
-    /// Gives a run to the kernel, whose packets may get other identifications on the way. None if it does not take it.
+    /// Gives a run to the kernel, whose packets may get other identifications on the way. None if
+    /// it does not take it.
     pub(in crate::wire) fn transmit_flow(
         &self,
         bytes: &mut [u8],
@@ -201,7 +204,8 @@ fn resolve_udp(
     let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
     let mut wanted = source_port(av.flow_label, local_qpn, remote_qpn);
     if av.flow_label & 0xf_ffff == 0 {
-        // few sockets: the flows that nobody named share sixteen ports, which other processes hardly want
+        // few sockets: the flows that nobody named share sixteen ports, which other processes
+        // hardly want
         wanted = FIRST_PORT | (std::process::id() << 4) as u16 | wanted & 0xf;
     }
     let class = match (av.traffic_class, device.info.settings.dscp) {
@@ -253,7 +257,8 @@ fn taken<T>(send: &mut dyn FnMut() -> Result<T, SendError>) -> Option<T> {
     match send() {
         Ok(gone) => Some(gone),
         Err(SendError::Again) => None,
-        // an ICMP message of earlier packets is told once and costs the packet that hears of it: again, once
+        // an ICMP message of earlier packets is told once and costs the packet that hears of it:
+        // again, once
         Err(_) => send().ok(),
     }
 }

@@ -62,8 +62,8 @@ impl Run {
         self.count
     }
 
-    /// The packet of `len` bytes that was written to the room goes to `path`, soon: all packets of a run have one path, so
-    /// [`Run::flush`] comes before another's.
+    /// The packet of `len` bytes that was written to the room goes to `path`, soon: all packets of
+    /// a run have one path, so [`Run::flush`] comes before another's.
     pub fn push(&mut self, path: &TxPath, len: usize) {
         let whole = len + ICRC_BYTES;
         if self.count > 0 && (self.closed || whole > self.segment || self.count == RUN_PACKETS) {
@@ -94,8 +94,9 @@ impl Run {
         }
     }
 
-    /// Places for more packets of the size that this run's have, behind it: the length of each without its ICRC, and from where to where
-    /// they are apart; `most` at the most. None if it has no room, or begins anew.
+    /// Places for more packets of the size that this run's have, behind it: the length of each
+    /// without its ICRC, and from where to where they are apart; `most` at the most. None if it has
+    /// no room, or begins anew.
     pub fn places(&mut self, most: usize) -> Option<(&mut [u8], usize, usize)> {
         let (stride, at) = (self.segment, self.len);
         if self.closed || self.count == 0 {
@@ -106,7 +107,8 @@ impl Run {
         (end > at).then(|| (&mut self.bytes[at..end], stride - ICRC_BYTES, stride))
     }
 
-    /// The first `count` of [`Run::places`] hold packets for `path` now; `sums` are the CRCs of their payloads, if there are as many.
+    /// The first `count` of [`Run::places`] hold packets for `path` now; `sums` are the CRCs of
+    /// their payloads, if there are as many.
     pub fn push_alike(&mut self, path: &TxPath, count: usize, sums: &[u32]) {
         if count == 0 {
             return;
@@ -138,14 +140,15 @@ impl Run {
         self.closed |= self.len + self.segment > RUN_BYTES;
     }
 
-    /// Sends what is gathered. A packet that the kernel does not take is lost, as on any wire: the transport tries again.
+    /// Sends what is gathered. A packet that the kernel does not take is lost, as on any wire: the
+    /// transport tries again.
     pub fn flush(&mut self, path: &TxPath) {
         if self.count > 0 {
             self.send_off(path, 0);
         }
     }
 
-    /// The same; a packet of `behind` bytes lies behind the run already and begins the next.
+    /// As [`Self::flush`]; a packet of `behind` bytes lies behind the run already and begins the next.
     fn send_off(&mut self, path: &TxPath, behind: usize) {
         self.calls += 1;
         self.packets += self.count as u64;

@@ -15,7 +15,8 @@ use crate::device::{address_of, gid_of};
 /// A UDP header.
 const UDP_BYTES: usize = 8;
 
-/// What the kernel said of a run, for the process that it is handed over to; `segment` is the length of its packets.
+/// What the kernel said of a run, for the process that it is handed over to; `segment` is the
+/// length of its packets.
 pub(crate) fn write_meta(meta: &RxMeta, segment: u16) -> [u8; HAND_OVER_HEAD] {
     let mut head = [0; HAND_OVER_HEAD];
     head[0] = if meta.source.is_ipv6() { 6 } else { 4 };
@@ -47,8 +48,9 @@ pub(crate) fn read_meta(head: &[u8]) -> Option<RxMeta> {
     })
 }
 
-/// What stands for the service level in the completion of a RoCEv2 datagram, which has none: the kind of its network header, as ConnectX adapters
-/// report it. A completion has no other place for what annex A17 (A17.4.5.1) asks it to tell, and UCX before 1.14 reads it there.
+/// What stands for the service level in the completion of a RoCEv2 datagram, which has none: the
+/// kind of its network header, as ConnectX adapters report it. A completion has no other place for
+/// what annex A17 (A17.4.5.1) asks it to tell, and UCX before 1.14 reads it there.
 pub(in crate::wire) fn header_kind(meta: &RxMeta) -> Sl {
     const UDP: u8 = 8;
     const IPV6: u8 = 1;
@@ -69,8 +71,8 @@ pub(crate) fn headers_of(meta: &RxMeta) -> Option<RoceHeaders> {
     })
 }
 
-/// The network header as it stands before a received datagram's payload; an IPv4 header takes the place of the last twenty bytes
-/// (annex A17).
+/// The network header as it stands before a received datagram's payload; an IPv4 header takes the
+/// place of the last twenty bytes (annex A17).
 pub(in crate::wire) fn network_header(
     headers: &RoceHeaders,
     meta: &RxMeta,

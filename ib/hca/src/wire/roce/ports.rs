@@ -24,13 +24,15 @@ pub(in crate::wire) const FIRST_PORT: u16 = 0xC000;
 const NEAR_PORTS: u16 = 8;
 const PORT_STRIDE: u16 = 1009;
 
-/// What tells sending sockets apart: source address, interface, port, traffic class, hop limit, and the destination of those that have one.
+/// What tells sending sockets apart: source address, interface, port, traffic class, hop limit, and
+/// the destination of those that have one.
 type PortKey = (IpAddr, u32, u16, u8, u8, Option<SocketAddr>);
 
 /// How the packets of a path are spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spread {
-    /// A reliable connection's: all to one place, for long, and if the peer does not understand them, that is seen.
+    /// A reliable connection's: all to one place, for long, and if the peer does not understand
+    /// them, that is seen.
     Reliable,
     /// An unreliable connection's: all to one place.
     One,
@@ -113,7 +115,8 @@ impl PortPool {
     }
 }
 
-/// Another process may have the port: the next one tells flows apart as well, and so does any that the kernel has left.
+/// Another process may have the port: the next one tells flows apart as well, and so does any that
+/// the kernel has left.
 fn bind_near(
     how: &TxOptions,
     bind: impl Fn(&TxOptions) -> Result<TxPort, ferriband_memory::Error>,
@@ -129,8 +132,9 @@ fn bind_near(
     Ok(result?)
 }
 
-/// The source port of a flow: from the flow label if one is given, else from both queue pair numbers (the rule of the Linux
-/// kernel's `rdma_flow_label_to_udp_sport` and `rdma_calc_flow_label`, which peers and switches know).
+/// The source port of a flow: from the flow label if one is given, else from both queue pair
+/// numbers (the rule of the Linux kernel's `rdma_flow_label_to_udp_sport` and
+/// `rdma_calc_flow_label`, which peers and switches know).
 pub(in crate::wire) fn source_port(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
     let label = if flow_label & 0xf_ffff != 0 {
         flow_label & 0xf_ffff
@@ -178,7 +182,8 @@ mod tests {
 
     #[test]
     fn the_source_port_follows_the_kernels_rule() {
-        // seen in a capture of the kernel's connection manager: flow label and port of one connection
+        // seen in a capture of the kernel's connection manager: flow label and port of one
+        // connection
         assert_eq!(source_port(0x0_2be2, 1, 1), 0xebe2);
         assert!(source_port(0, 17, 0x123) >= FIRST_PORT);
     }

@@ -69,7 +69,8 @@ impl Hands {
         (socket, pace): (&RxSocket, &mut Pace),
         catch: &mut Catch<'_>,
     ) -> bool {
-        // where messages are few and small, looking for a second one is a look in vain, on the way of the first
+        // where messages are few and small, looking for a second one is a look in vain, on the way
+        // of the first
         let most = match (pace.run, pace.found) {
             (true, _) => ROUND_DATAGRAMS,
             (false, true) => 2,
@@ -108,7 +109,8 @@ impl Hands {
         longest
     }
 
-    /// Takes all that lies in a socket. First in, first out: what comes meanwhile, be it without end, lies behind what was there.
+    /// Takes all that lies in a socket. First in, first out: what comes meanwhile, be it without
+    /// end, lies behind what was there.
     pub(in crate::wire) fn drain(
         &mut self,
         to: To<'_>,
@@ -277,8 +279,9 @@ impl Batch {
         fate
     }
 
-    /// A packet for a group: the kernel gives each process that has joined it a copy, and here each queue pair that is attached gets
-    /// one, but the one that has sent it. False if nobody wants it.
+    /// A packet for a group: the kernel gives each process that has joined it a copy, and here each
+    /// queue pair that is attached gets one, but the one that has sent it. False if nobody wants
+    /// it.
     fn deliver_to_group(
         &mut self,
         to: To<'_>,
@@ -341,8 +344,8 @@ fn is_bulk(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::RcSendMiddle | Opcode::RcWriteMiddle)
 }
 
-/// The packets at the head of a run that are for one queue pair: how many, of how many bytes, what became of the last one, and when the
-/// queue pair has something to say.
+/// The packets at the head of a run that are for one queue pair: how many, of how many bytes, what
+/// became of the last one, and when the queue pair has something to say.
 fn take_run<'a>(
     to: To<'_>,
     (qp, icrc, port): (&Arc<Qp>, &mut RunIcrc, &PortCounts),
@@ -355,7 +358,8 @@ fn take_run<'a>(
     let marked = meta.tos & 3 == CE;
     let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.qpn));
     let mut theirs = theirs.peekable();
-    // who reacts to congestion (ECT or CE) is not Soft-RoCE, which alone is so slow from packet to packet that a program sees between them
+    // who reacts to congestion (ECT or CE) is not Soft-RoCE, which alone is so slow from packet to
+    // packet that a program sees between them
     let together = meta.tos & 3 != 0;
     qp.packets_in(to.adapter, now, (meta.source, together), |incoming| {
         while let Some(datagram) = theirs.next() {
@@ -396,7 +400,8 @@ fn take_run<'a>(
             ) else {
                 continue;
             };
-            // those that follow, as long as they are like it; the first that is not is looked at above
+            // those that follow, as long as they are like it; the first that is not is looked at
+            // above
             while let Some(next) = theirs.next_if(|next| {
                 let checked = alike.check(identification.wrapping_add(1), next);
                 checked.is_ok_and(|(transport, found)| {

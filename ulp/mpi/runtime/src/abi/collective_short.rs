@@ -87,7 +87,8 @@ impl Plain {
         let all = operands.zip(result.pointer());
         let (from, to) = all.ok_or_else(|| MpiError::new(crate::constants::MPI_ERR_INTERN))?;
         let count = result.len() / self.unit;
-        // SAFETY: all ranges have that many elements, which have no gaps; the operands lie in slots, where the program sends from, or where the result goes.
+        // SAFETY: all ranges have that many elements, which have no gaps; the operands lie in
+        // slots, where the program sends from, or where the result goes.
         Ok(unsafe { ferriband_mpi_data::reduce_into(self.op, self.kind.kind(), from, to, count) }?)
     }
 }

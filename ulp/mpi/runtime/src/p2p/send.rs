@@ -101,7 +101,7 @@ impl Runtime {
         self.start_further(to, source, synchronous, is_eager)
     }
 
-    /// The same where it takes more.
+    /// As [`Self::start_send`], where it takes more than to store one record.
     #[inline(never)]
     fn start_further(
         &mut self,

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 /// So much silence, and no less, loses a peer.
 const HEAL_FOR_NS: u64 = 300_000_000_000;
-/// Lives that may begin within a second while no message is taken at either end. Each side asks three
-/// times at once and ten times with pauses of 1 ms, doubled; and one of them may begin anew when it
-/// hears from the peer's word of a message that was taken long before.
+/// Lives that may begin within a second while no message is taken at either end. Each side asks
+/// three times at once and ten times with pauses of 1 ms, doubled; and one of them may begin anew
+/// when it hears from the peer's word of a message that was taken long before.
 const LIVES: usize = 45;
 
 /// A life of a pair of ranks, the lower one first.

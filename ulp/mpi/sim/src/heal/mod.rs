@@ -2,8 +2,9 @@
 //!
 //! Owns: a world of two to four ranks with one adapter each ([`world`]); queue pairs that fail at
 //! either end, and datagrams that are lost, doubled, late and old ([`wire`]); what a rank does
-//! ([`turn`], [`steps`]); what must hold ([`laws`], [`end`]); programs and faults ([`plan`]). Sessions, logs
-//! and datagrams are those of `ferriband-heal`. Must not know: how a session decides.
+//! ([`turn`], [`steps`]); what must hold ([`laws`], [`end`]); programs and faults ([`plan`]).
+//! Sessions, logs and datagrams are those of `ferriband-heal`. Must not know: how a session
+//! decides.
 //!
 //! The laws are those of docs/design/heal.md: H1 fence before word, H2 once and in order, H3 over
 //! when delivered or logged, H4 nothing again that the peer has told that it has, H6 silence loses

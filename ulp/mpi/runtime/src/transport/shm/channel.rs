@@ -243,7 +243,8 @@ impl Outlet {
         }
     }
 
-    /// Stores a message whose body begins with `body`, which is not the program's, if there is room.
+    /// Stores a message whose body begins with `body`, which is not the program's, if there is
+    /// room.
     #[inline]
     pub fn push(&mut self, envelope: &Envelope, body: &[u8], payload: Source) -> Push {
         let mut head = [0; ENVELOPE + OWN];

@@ -80,8 +80,8 @@ enum Posted {
 }
 
 impl Runtime {
-    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it, some,
-    /// are received. False if it has to come in pieces: elements lie with gaps at either end.
+    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it,
+    /// some, are received. False if it has to come in pieces: elements lie with gaps at either end.
     pub fn fetch_by_verbs(
         &mut self,
         receive: u32,

@@ -171,8 +171,8 @@ impl Net {
         }
     }
 
-    /// A message that fills a packet goes without its envelope, where the peer knows what that says;
-    /// it is kept with it.
+    /// A message that fills a packet goes without its envelope, where the peer knows what that
+    /// says; it is kept with it.
     fn send_staged(
         &mut self,
         peer: u32,

@@ -116,7 +116,8 @@ impl Area {
         self.wake(host, cell);
     }
 
-    /// What to wait for: that `rank`, if it is one rank, sets the word at this index to this number.
+    /// What to wait for: that `rank`, if it is one rank, sets the word at this index to this
+    /// number.
     #[inline]
     fn awaited(&self, line: Line, (index, number): (u32, u32), rank: Option<u32>) -> Awaited {
         Awaited {
