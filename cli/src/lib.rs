@@ -1,7 +1,6 @@
 //! The commands of two programs. `ferriband` runs unmodified RDMA programs on the software adapter,
 //! and shows what the adapter and this machine can do. `ferriband-dev` measures the adapter for
-//! those
-//! who work on it, and is not installed by default.
+//! those who work on it, and is not installed by default.
 //!
 //! Owns: the command lines. What measures and lists reaches the adapter only as any program does,
 //! through the C verbs API of a library opened at run time, so that it also works on a system's own

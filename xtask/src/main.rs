@@ -1,12 +1,10 @@
 //! The chores of this workspace, as `cargo xtask COMMAND`.
 //!
-//! `libs` links the drop-in C libraries with their version nodes; `bindings` regenerates the checked-in
-//! bindings; `mpi` writes the MPI ABI from its tables; `symbols` keeps the table of rdma-core's
-//! symbols; `gates` checks rules that no compiler does; `budgets` counts the instructions of hot
-//! paths;
-//! `interop` talks with the Linux kernel's own adapter. Nothing here is needed to build the Rust
-//! crates, and
-//! no crate depends on it.
+//! `libs` links the drop-in C libraries with their version nodes; `bindings` regenerates the
+//! checked-in bindings; `mpi` writes the MPI ABI from its tables; `symbols` keeps the table of
+//! rdma-core's symbols; `gates` checks rules that no compiler does; `budgets` counts the
+//! instructions of hot paths; `interop` talks with the Linux kernel's own adapter. Nothing here is
+//! needed to build the Rust crates, and no crate depends on it.
 
 mod arrows;
 mod bindings;

@@ -2,9 +2,9 @@
 //!
 //! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`;
 //! MPI beside other MPIs: `mpi`; sockets by SDP beside TCP: `sdp`; put and get: `putget`. Each
-//! round measures every
-//! program and what it is compared with, so that both sides of a ratio saw the same machine; the
-//! figures are medians over the rounds, a ratio the median of the rounds' own ratios.
+//! round measures every program and what it is compared with, so that both sides of a ratio saw the
+//! same machine; the figures are medians over the rounds, a ratio the median of the rounds' own
+//! ratios.
 
 mod mpi;
 mod probes;

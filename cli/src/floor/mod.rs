@@ -1,7 +1,6 @@
 //! This machine's physical floors, measured between two processes: what any adapter in software on
 //! it could at best reach. They are the denominators of `ferriband demo` and `ferriband-dev bench`,
-//! so
-//! the loops here must be as tight as they can be written: a slow floor would flatter us.
+//! so the loops here must be as tight as they can be written: a slow floor would flatter us.
 //!
 //! Owns: the measurements and their medians. Must not know: verbs, or anything that is compared.
 

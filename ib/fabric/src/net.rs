@@ -3,13 +3,10 @@
 //! Owns the links and the order of events. Must not know who computed the forwarding tables. The same plan, tables, flows and seed give the same run on every machine.
 //!
 //! Flow-control packets go at their times over the wires, but nobody looks before somebody needs to
-//! know:
-//! what an input buffer has freed is noted with its time, and turned into flow-control packets when
-//! the
-//! port itself is about to send or its peer looks for credits. So a packet's hop costs one event,
-//! and one
-//! more only if it waits. Tests compare that with each of these packets as an event
-//! (`by_packets.rs`).
+//! know: what an input buffer has freed is noted with its time, and turned into flow-control
+//! packets when the port itself is about to send or its peer looks for credits. So a packet's hop
+//! costs one event, and one more only if it waits. Tests compare that with each of these packets as
+//! an event (`by_packets.rs`).
 
 mod ahead;
 #[cfg(test)]

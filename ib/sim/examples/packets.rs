@@ -1,8 +1,6 @@
 //! What each seed of the world of packets did, a line each: `packets [FIRST] [COUNT]`; or what
-//! transfers over networks
-//! that lose packets came to: `packets goodput [FIRST] [COUNT]`. The lines of two versions of the
-//! machines that behave
-//! alike are equal to the byte.
+//! transfers over networks that lose packets came to: `packets goodput [FIRST] [COUNT]`. The lines
+//! of two versions of the machines that behave alike are equal to the byte.
 use ferriband_sim::packet::goodput::{Network, Transfer, measure};
 use ferriband_sim::packet::{Options, run_seed};
 use ferriband_transport::types::SendOpcode;

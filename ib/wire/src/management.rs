@@ -65,8 +65,8 @@ impl ManagementClass {
     }
 
     /// Where MADs of this class are sent, unless a manager has redirected them: the subnet
-    /// management interface takes
-    /// these two classes only, the general services interface all others (IBA 13.5).
+    /// management interface takes these two classes only, the general services interface all others
+    /// (IBA 13.5).
     pub const fn queue_pair(self) -> Qpn {
         if self.is_subnet_management() {
             SMI_QPN
@@ -136,8 +136,7 @@ impl Method {
 }
 
 /// Attribute, a number that each class gives a meaning of its own: `cm::Message::attribute`,
-/// `smp::attribute`,
-/// `sa::attribute`.
+/// `smp::attribute`, `sa::attribute`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AttributeId(pub u16);
 

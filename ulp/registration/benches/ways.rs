@@ -1,7 +1,7 @@
 //! What each way of registering a program's memory costs, on the adapter that the loader's
 //! libibverbs opens first: `LD_LIBRARY_PATH=target/ferriband/lib cargo bench -p
-//! ferriband-registration`, after
-//! `cargo xtask libs --release`; FERRIBAND_VERBS=system takes the system's library and adapter.
+//! ferriband-registration`, after `cargo xtask libs --release`; FERRIBAND_VERBS=system takes the
+//! system's library and adapter.
 //!
 //! Three programs: *again* registers one range again and again, *turns* goes through more ranges
 //! than are kept on demand, *fresh* maps memory, touches its pages, registers it and unmaps it.

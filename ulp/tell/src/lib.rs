@@ -75,8 +75,8 @@ fn credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
 }
 
 /// Bytes that no other name has, if the kernel can give some: nothing depends on their being
-/// secret,
-/// so they are not waited for on a machine that has only just started and has collected no entropy.
+/// secret, so they are not waited for on a machine that has only just started and has collected no
+/// entropy.
 fn chance(bytes: &mut [u8; 16]) -> io::Result<()> {
     let fill = |flags, bytes: &mut [u8; 16]| {
         retry_on_intr(|| rustix::rand::getrandom(&mut *bytes, flags)).map(|_| ())

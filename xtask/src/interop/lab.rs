@@ -209,11 +209,11 @@ impl Lab {
         })
     }
 
-    /// Fills in what a template leaves open: `{dev}`, `{gid}` and `{own}` of the side where the command runs, `{server}`, `{tcp}` (its
-    /// address for programs that exchange theirs over TCP, and listen for IPv4 alone) and `{port}`,
-    /// `{e}` for `-e` in a guest alone, `{programs}` for the directory of our own, `{verbs}` for
-    /// what
-    /// has these find the libraries of verbs that are the side's.
+    /// Fills in what a template leaves open: `{dev}`, `{gid}` and `{own}` of the side where the
+    /// command runs, `{server}`, `{tcp}` (its address for programs that exchange theirs over TCP,
+    /// and listen for IPv4 alone) and `{port}`, `{e}` for `-e` in a guest alone, `{programs}` for
+    /// the directory of our own, `{verbs}` for what has these find the libraries of verbs that are
+    /// the side's.
     pub fn fill(
         &self,
         template: &str,

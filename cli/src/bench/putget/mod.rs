@@ -1,6 +1,5 @@
 //! `ferriband-dev bench --putget`: put and get beside what they are made of, on this host or
-//! between
-//! two; Portals 4 beside the verbs below it, beside our MPI and beside its reference.
+//! between two; Portals 4 beside the verbs below it, beside our MPI and beside its reference.
 //!
 //! Owns: the targets. A program in C (`portals.c`) does what is measured by Portals; puts and gets
 //! of papers/002's second driver are those of `tune putget`. Must not know: how figures are judged.

@@ -246,8 +246,7 @@ impl Cm {
     }
 
     /// The process leaves: whoever is connected is told. Not if another thread is at it and does
-    /// not
-    /// come to an end. `receive` sees to it that what comes is taken.
+    /// not come to an end. `receive` sees to it that what comes is taken.
     pub(crate) fn say_goodbye(&self, engine: &Engine, receive: impl FnMut()) {
         let patience = ferriband_memory::wait::now().0 + GOODBYE_NS;
         // a thread that ends the process out of a signal may be the one that holds them

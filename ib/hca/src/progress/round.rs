@@ -1,6 +1,5 @@
 //! Progress: draining rings, collecting answers, driving send queues, timers; by whoever polls, or
-//! by
-//! the thread ([`thread`](super::thread)).
+//! by the thread ([`thread`](super::thread)).
 
 use std::cell::Cell;
 use std::sync::Arc;

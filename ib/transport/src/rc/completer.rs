@@ -1,8 +1,7 @@
 //! The completer: what acknowledgements and responses do to the send queue.
 //!
 //! A part of [`Requester`]. A response is believed only within the PSNs that are outstanding;
-//! whatever lies
-//! outside is an echo of the past or a lie, and is dropped.
+//! whatever lies outside is an echo of the past or a lie, and is dropped.
 
 use super::repair::{Gap, OnGap};
 use super::requester::{Outcome, Requester};

@@ -31,8 +31,7 @@ impl Credits {
     }
 
     /// IBA 9.7.7.2: the limit is the MSN plus the credits. It never moves back: an old
-    /// acknowledgement that comes
-    /// late says less, not more.
+    /// acknowledgement that comes late says less, not more.
     pub fn take(&mut self, credits: CreditCode, msn: Msn) {
         match credits.credits() {
             None => self.unlimited = true,

@@ -1,15 +1,12 @@
 //! Loss repair: what a requester knows of losses, and what is to be sent again because of it.
 //!
 //! Three questions, each with states of its own, for they are independent: is anybody there
-//! ([`Doubt`]), was this
-//! gap answered before ([`Echo`]), and how is a gap mended ([`Mend`]). Events come in as methods,
-//! at most one answer
-//! each comes out ([`OnSilence`], [`OnGap`]), and [`Repair::next`] names the next packet to send
-//! again.
+//! ([`Doubt`]), was this gap answered before ([`Echo`]), and how is a gap mended ([`Mend`]). Events
+//! come in as methods, at most one answer each comes out ([`OnSilence`], [`OnGap`]), and
+//! [`Repair::next`] names the next packet to send again.
 //!
 //! Owns what is known of losses. Must not know the send queue, packets, window sizes, nor timers:
-//! the requester tells
-//! what is outstanding ([`Flight`]) and does what is decided here.
+//! the requester tells what is outstanding ([`Flight`]) and does what is decided here.
 
 use super::gaps::Repairs;
 use crate::types::Instant;
@@ -19,8 +16,7 @@ use ferriband_wire::{GapReport, Psn};
 /// sent again.
 const NEIGHBOURS: u32 = 3;
 /// Silences that pass, at the most, without a question about messages whose acknowledgement was not
-/// asked for, while
-/// the peer is heard otherwise.
+/// asked for, while the peer is heard otherwise.
 const PUT_OFF: u32 = 8;
 
 /// What is outstanding at an event.
@@ -256,8 +252,7 @@ impl Repair {
     }
 
     /// Where what was sent before the last question ended, while its answer is not complete. To be
-    /// taken before an
-    /// acknowledgement is, and handed to [`Self::answered`] after it.
+    /// taken before an acknowledgement is, and handed to [`Self::answered`] after it.
     #[inline]
     pub fn doubted(&self) -> Option<Psn> {
         match self.doubt {
@@ -323,8 +318,7 @@ impl Repair {
     }
 
     /// There is a gap before what the peer has, or its answers have one. Once per gap: echoes of
-    /// the report, and
-    /// answers that were under way already, must not use up retries.
+    /// the report, and answers that were under way already, must not use up retries.
     #[cold]
     pub fn gap(&mut self, gap: Gap, flight: &Flight) -> OnGap {
         let at = flight.una;

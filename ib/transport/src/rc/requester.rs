@@ -1,10 +1,8 @@
 //! The requester: turns work requests into packets, in order.
 //!
 //! What may be sent now is decided in [`admission`], what is sent again in [`super::retransmit`],
-//! and what
-//! acknowledgements do in [`super::completer`]. Owns the send queue, the PSNs of what was sent and
-//! the timers. Must not
-//! know whose memory it reads nor where packets travel.
+//! and what acknowledgements do in [`super::completer`]. Owns the send queue, the PSNs of what was
+//! sent and the timers. Must not know whose memory it reads nor where packets travel.
 
 use super::credits::Credits;
 use super::flow::Flow;

@@ -61,10 +61,9 @@ impl Requester {
     }
 
     /// The peer has no answer to give and lives: where messages go to and fro so slowly that they
-    /// outlast a silence,
-    /// that is none. Until when it is not, then. Only so often, for a message that was lost is to
-    /// be found though its
-    /// peer goes on sending others: [`super::repair::Repair::silence`] counts.
+    /// outlast a silence, that is none. Until when it is not, then. Only so often, for a message
+    /// that was lost is to be found though its peer goes on sending others:
+    /// [`super::repair::Repair::silence`] counts.
     #[cold]
     fn silence_goes_on(
         &self,
@@ -238,8 +237,7 @@ impl Requester {
     }
 
     /// The request and the packet of it that an outstanding PSN stands for; None for READs and
-    /// atomics, whose answers
-    /// come in order.
+    /// atomics, whose answers come in order.
     fn find(&self, psn: Psn) -> Option<(u64, u32)> {
         if self.ahead(psn) >= self.ahead(self.cur_psn()) {
             return None;

@@ -15,8 +15,7 @@
 //! [`p2p::progress`]
 //! looks at the channels, hands what has come to its receive, and sends what had to wait; [`wait`]
 //! calls that until something is done, and puts the process to sleep when nothing comes.
-//! Collectives
-//! are made of sends and receives in the communicator's second context ([`coll`]).
+//! Collectives are made of sends and receives in the communicator's second context ([`coll`]).
 
 /// Writes a line to standard error. Where that takes nothing, a pipe that nobody reads or a full
 /// disk, the line is lost, and the program goes on.

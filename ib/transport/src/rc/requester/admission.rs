@@ -1,6 +1,5 @@
 //! What may be sent now: every limit on what a requester may have outstanding, and which packets
-//! ask for an
-//! acknowledgement.
+//! ask for an acknowledgement.
 //!
 //! A part of [`Requester`], which is read here and sent from there; a request that begins is given
 //! its PSNs. Must not
@@ -201,10 +200,9 @@ impl Requester {
     }
 
     /// Whether the peer's credits allow the current packet, or it may ask for them (true). IBA
-    /// 9.7.7.2: beyond the
-    /// credits a single packet may ask whether there is a receive after all; the rest of the
-    /// message follows when that
-    /// packet was acknowledged. A WRITE asks with its last packet.
+    /// 9.7.7.2: beyond the credits a single packet may ask whether there is a receive after all;
+    /// the rest of the message follows when that packet was acknowledged. A WRITE asks with its
+    /// last packet.
     pub(in crate::rc) fn within_credits(
         &self,
         wqe: &SendWqe,

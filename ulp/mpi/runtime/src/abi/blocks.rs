@@ -1,8 +1,7 @@
 //! Blocks of the program that collectives read and write.
 //!
 //! Owns: what a call's buffers, counts, displacements and datatypes are as ranges of memory. Must
-//! not
-//! know: which collective they are for.
+//! not know: which collective they are for.
 
 use super::op::Reduction;
 use super::values::{aliased, are_distinct, bytes, extent, is_in_place, sink};

@@ -1,8 +1,7 @@
 //! Waiting for several requests.
 //!
 //! Owns: which of them a call takes out, and how it tells that some have failed. Must not know:
-//! what
-//! a request is for.
+//! what a request is for.
 
 use super::handles::{Raised, all, any_done, at_self, is_done};
 use super::raise::on_any;

@@ -1,8 +1,7 @@
 //! The bytes of a message of a schedule: where they lie, or a copy.
 //!
 //! Owns: what a piece of a schedule is as a range of memory. Must not know: in which order steps
-//! are
-//! done.
+//! are done.
 
 use super::exec::{Execution, broken, no_memory};
 use crate::errors::Outcome;

@@ -2,10 +2,8 @@
 //! messages.
 //!
 //! Owns: a bell for each of them, and who is rung when. Must not know: what a round of progress is,
-//! nor
-//! who looks for messages. Who waits for a request is rung when that is over; who waits for
-//! anything
-//! else is rung when anything has happened.
+//! nor who looks for messages. Who waits for a request is rung when that is over; who waits for
+//! anything else is rung when anything has happened.
 
 use super::handle::NOBODY;
 use super::lock;

@@ -1,12 +1,10 @@
 //! Threads that wait at once. One of them looks for messages; the others sleep until what they wait
-//! for
-//! is over, or until it is their turn to look.
+//! for is over, or until it is their turn to look.
 //!
 //! Owns: which thread looks. Must not know: what a round does, what a thread waits for. The one
-//! that
-//! looks hands its task to a sleeper when it leaves. Where it sleeps itself, for nothing comes, it
-//! gives
-//! the lock back, and another thread that has made something happen wakes it as another rank would.
+//! that looks hands its task to a sleeper when it leaves. Where it sleeps itself, for nothing
+//! comes, it gives the lock back, and another thread that has made something happen wakes it as
+//! another rank would.
 
 use crate::edge::Guard;
 use crate::errors::Outcome;

@@ -1,8 +1,7 @@
 //! The communicators of this process.
 //!
 //! Owns: their handles and contexts, and which of them the program has freed. Must not know: how
-//! one
-//! is made, what still concerns a freed one.
+//! one is made, what still concerns a freed one.
 
 use crate::comm::{Comm, context};
 use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
@@ -110,8 +109,7 @@ impl Comms {
     }
 
     /// The handle of a communicator is stale from now on: the program has freed it. It goes with
-    /// the
-    /// last that concerns it.
+    /// the last that concerns it.
     pub fn retire(&mut self, index: u32) {
         self.slab.retire(index);
         self.slab[index].freed = true;

@@ -2,8 +2,7 @@
 //! objects, attributes, topologies, sessions, and what of a process is there before and after MPI.
 //!
 //! Owns: what each of them is, and those of this process ([`Objects`]). Must not know: how a
-//! message
-//! is sent, how a collective is done, what the job is; no message is sent here.
+//! message is sent, how a collective is done, what the job is; no message is sent here.
 
 pub mod attr;
 pub mod comm;

@@ -152,8 +152,7 @@ fn allreduce_by_owners(
 }
 
 /// MPI_Allreduce in pieces of `step` bytes. Each rank tells its next piece before it combines one,
-/// so
-/// that no piece waits for the others' lines to travel.
+/// so that no piece waits for the others' lines to travel.
 fn allreduce_ahead(
     guard: &mut Guard,
     comm: u32,

@@ -80,8 +80,7 @@ pub fn alltoall(
 }
 
 /// MPI_Alltoall where each rank reads from the others' memory what is for it: one copy where there
-/// are
-/// two through slots, and no word for each message. False if one of them may not; none of them
+/// are two through slots, and no word for each message. False if one of them may not; none of them
 /// tries it again then.
 fn alltoall_by_reading(
     guard: &mut Guard,

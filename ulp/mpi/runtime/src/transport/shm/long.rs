@@ -2,10 +2,8 @@
 //!
 //! The receiver reads. From `both_copy` bytes on it lets the sender write chunks from the end on,
 //! which happens in the sender's rounds of progress; a sender that does something else is not
-//! waited
-//! for. From there on, while the sender waits in MPI, the message may come in pieces through the
-//! block
-//! instead ([`super::ways`]).
+//! waited for. From there on, while the sender waits in MPI, the message may come in pieces through
+//! the block instead ([`super::ways`]).
 //!
 //! Owns: which ranks may want help with which messages. Must not know: what is said about a
 //! message.

@@ -2,8 +2,9 @@
 //!
 //! Why that is fast is said in [`super::area`], which does the same for collectives. Here nobody
 //! knows who writes next, so whose a place is goes with the message: at first each rank has one;
-//! who sends by
-//! a place gives it away, who has taken the message out has it. Messages that go to and fro, and both ways at a time, find a place; of a stream one way the first does, all others go by the channel's block.
+//! who sends by a place gives it away, who has taken the message out has it. Messages that go to
+//! and fro, and both ways at a time, find a place; of a stream one way the first does, all others
+//! go by the channel's block.
 //!
 //! Owns: where the places lie, and whose they are as this rank knows it. Must not know: how a message is told (by a record of the channel, [`super::channel`]).
 

@@ -2,10 +2,8 @@
 //! pieces through the block.
 //!
 //! Two copies, by both cores at once, may be faster than one by the kernel, which looks at each
-//! page.
-//! Whether they are depends on the machine and on what else runs, so both ways are timed, and the
-//! one
-//! that has been the faster of late is taken.
+//! page. Whether they are depends on the machine and on what else runs, so both ways are timed, and
+//! the one that has been the faster of late is taken.
 //!
 //! Owns: what each way has cost. Must not know: how either is done.
 

@@ -225,8 +225,7 @@ impl Runtime {
     }
 
     /// Answers peers that wait for acknowledgements of their last messages, until all are content.
-    /// The device
-    /// stays: a session may begin, and the others know this rank by it.
+    /// The device stays: a session may begin, and the others know this rank by it.
     pub fn linger(&mut self) {
         let begun = Instant::now();
         // What ranks say in another segment is not seen here; their engine says it.

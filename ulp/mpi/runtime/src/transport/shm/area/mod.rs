@@ -198,8 +198,7 @@ impl Area {
 
     /// Begins the next collective, in which nobody tells more than `length` bytes, of which there
     /// may be [`Self::most`]. What needs several parts takes their numbers, too: the last of them
-    /// is
-    /// its own, and the first is one that such a run may begin with.
+    /// is its own, and the first is one that such a run may begin with.
     #[inline]
     pub fn begin_for(&mut self, length: usize) {
         let parts = parts(length);

@@ -1,8 +1,7 @@
 //! Parts of the slots of an area: which collective uses which, and when it may be filled again.
 //!
 //! Owns: the order in which parts are used, and the memory behind them. Must not know: how a flag
-//! is
-//! waited for.
+//! is waited for.
 
 use super::Area;
 use super::flags::Awaited;
@@ -24,8 +23,7 @@ const CROWDED_PIECES: u32 = group::NEAR * HALF / CROWDED_BYTES as u32;
 const RUN: u32 = 4;
 /// Parts for what is long that the first collectives use in turn. Who fills a part for the first
 /// time waits for memory, which costs several times what a short collective does, so only what has
-/// done eight
-/// times as many has twice as many.
+/// done eight times as many has twice as many.
 const FIRST_RING: u32 = 16;
 const SLOWLY: u32 = 8;
 const _: () =
