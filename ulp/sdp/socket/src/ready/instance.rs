@@ -187,6 +187,8 @@ pub(super) struct Inside {
     by_key: BTreeMap<(i32, u32), u32>,
     /// Tags of those that may be ready.
     list: VecDeque<u32>,
+    /// The process whose list that is.
+    listed_by: u32,
     times: order::Times,
     groups: Vec<Group>,
     group_of: BTreeMap<usize, usize>,
@@ -230,6 +232,7 @@ impl Inside {
         let free = (0..places.len() as u32).rev().collect();
         *self = Self {
             process: process(),
+            listed_by: process(),
             numbers: vec![number],
             places,
             free,
@@ -479,8 +482,33 @@ impl Inside {
         }
     }
 
+    /// Before the list is used. A child has it as its parent's threads were just changing it, if it
+    /// was made by the bare system call: there all registrations are listed anew.
+    #[inline]
+    fn own_list(&mut self) {
+        if self.listed_by != process() {
+            self.list_all();
+        }
+    }
+
+    #[cold]
+    fn list_all(&mut self) {
+        self.listed_by = process();
+        // its memory may have been given back at that moment
+        std::mem::forget(std::mem::take(&mut self.list));
+        for at in 0..self.places.len() as u32 {
+            if let Some(linked) = &mut self.at(at).linked {
+                linked.is_listed = false;
+                linked.is_told = true;
+                linked.seen.stale = true;
+                self.list(at);
+            }
+        }
+    }
+
     /// Puts a linked registration on the list.
     fn list(&mut self, at: u32) {
+        self.own_list();
         let tag = self.tag(at);
         if let Some(linked) = &mut self.places[at as usize].linked
             && !linked.is_listed

@@ -79,6 +79,7 @@ impl Inside {
         how: How,
         into: &mut [Event],
     ) -> Found {
+        self.own_list();
         self.times.begin(wait.asked);
         for _ in 0..self.list.len() {
             let reported = self.times.count();
@@ -201,6 +202,7 @@ impl Inside {
 
     /// Whether a wait would report something, of what is linked.
     pub fn is_ready(&mut self, table: &Table) -> bool {
+        self.own_list();
         for _ in 0..self.list.len() {
             let Some(tag) = self.list.pop_front() else {
                 break;
