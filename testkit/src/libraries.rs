@@ -26,7 +26,14 @@ pub fn library(name: &str) -> PathBuf {
 
 /// The program `ferriband`, freshly built, for tests of other packages than its own.
 pub fn ferriband() -> String {
-    let build = ["build", "--quiet", "--package", "ferriband", "--bin", "ferriband"];
+    let build = [
+        "build",
+        "--quiet",
+        "--package",
+        "ferriband",
+        "--bin",
+        "ferriband",
+    ];
     let said = cargo(&[&build[..], &["--message-format", "json"]].concat());
     let (_, path) = said
         .rsplit_once("\"executable\":\"")
