@@ -1,6 +1,7 @@
 /* What MPI_Isend and MPI_Irecv of 8 bytes take between two ranks of a host, in windows as of a
- * stream, and what it takes to receive what has come: by MPI_Waitall, and by MPI_Recv. Callgrind counts what happens within `measured_*`; each window is a dump of its own, whose
- * trigger is the name of what was measured.
+ * stream, and what it takes to receive what has come: by MPI_Waitall, and by MPI_Recv. Callgrind
+ * counts what happens within `measured_*`; each window is a dump of its own, whose trigger is the
+ * name of what was measured.
  *
  * mpi WINDOWS */
 #include <mpi.h>

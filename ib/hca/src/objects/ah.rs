@@ -56,7 +56,8 @@ impl Ah {
         Ok(())
     }
 
-    /// The global route header of a datagram of `payload` bytes (IBA 8.3), as it stands before the payload.
+    /// The global route header of a datagram of `payload` bytes (IBA 8.3), as it stands before the
+    /// payload.
     pub fn grh(&self, payload: u16) -> [u8; 40] {
         let mut grh = [0; 40];
         let first =

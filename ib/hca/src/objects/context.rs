@@ -135,7 +135,8 @@ impl Context {
         Ok(self.device.pkey_now(index as u16))
     }
 
-    /// The port's counters, by their places in [`Counter::ALL`]: sums over all processes of this host and user.
+    /// The port's counters, by their places in [`Counter::ALL`]: sums over all processes of this
+    /// host and user.
     pub fn port_counters(&self) -> [u64; Counter::COUNT] {
         self.engine.publish_counters();
         counters::sums(&self.engine.process.registry, self.device.info.ifindex)

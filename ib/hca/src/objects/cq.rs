@@ -77,7 +77,8 @@ impl CompChannel {
         self.events.counted(|_| {})
     }
 
-    /// Takes the oldest event: the cookie of its completion queue. Blocks unless the descriptor is non-blocking.
+    /// Takes the oldest event: the cookie of its completion queue. Blocks unless the descriptor is
+    /// non-blocking.
     pub fn next_event(&self) -> Result<usize, Error> {
         self.ctx.engine.check_alive()?;
         self.ctx.engine.hand_over();
@@ -110,8 +111,9 @@ pub struct Stamped {
     place: u64,
 }
 
-/// A completion on its way to a program that polls just now: the first of an empty queue need not pass through it. Order is
-/// kept: who offers holds what orders completions of its queue pair, and nothing earlier is queued.
+/// A completion on its way to a program that polls just now: the first of an empty queue need not
+/// pass through it. Order is kept: who offers holds what orders completions of its queue pair, and
+/// nothing earlier is queued.
 #[derive(Debug, Default)]
 pub(crate) struct Catch<'a> {
     /// The queue that is polled.
@@ -162,7 +164,8 @@ impl<'a> Catch<'a> {
         }
     }
 
-    /// Hands the completion to the polling program if it is for it and the next; else it has to be queued.
+    /// Hands the completion to the polling program if it is for it and the next; else it has to be
+    /// queued.
     #[inline]
     fn takes(&mut self, cq: &Cq, completion: &Completion) -> bool {
         let next = self.caught.is_none()
@@ -202,7 +205,8 @@ pub struct Cq {
     ignore_overrun: bool,
     timestamps: bool,
     wallclock: bool,
-    /// Events raised on the channel and not yet acknowledged by the face are its own matter; users are queue pairs.
+    /// Events raised on the channel and not yet acknowledged by the face are its own matter; users
+    /// are queue pairs.
     pub(crate) users: AtomicUsize,
 }
 
@@ -277,9 +281,10 @@ impl Cq {
         self.push(*completion)
     }
 
-    /// Queues a completion and gives its place, counted from the queue's beginning; raises an event if one is asked for.
-    /// An overrun ends the queue and is reported (I13). A completion that finds no room is lost: as nobody will take it, its
-    /// request gives its place in the send queue up as if somebody had.
+    /// Queues a completion and gives its place, counted from the queue's beginning; raises an event
+    /// if one is asked for. An overrun ends the queue and is reported (I13). A completion that
+    /// finds no room is lost: as nobody will take it, its request gives its place in the send queue
+    /// up as if somebody had.
     pub(crate) fn push(&self, completion: Completion) -> u64 {
         let mut stamped = Stamped {
             completion,
@@ -295,9 +300,11 @@ impl Cq {
         let place = {
             let mut ring = lock(&self.ring);
             let place = ring.pushed;
-            // the room grows with its use; without memory for it a completion is lost, and that is said
+            // the room grows with its use; without memory for it a completion is lost, and that is
+            // said
             let full = ring.entries.len() >= ring.capacity || ring.entries.try_reserve(1).is_err();
-            // once one is lost none follows it: a program must not take the later for the next (I13)
+            // once one is lost none follows it: a program must not take the later for the next
+            // (I13)
             if full || self.overrun.load(Ordering::Acquire) {
                 self.overran();
                 return TAKEN_AT_ONCE;
@@ -341,8 +348,8 @@ impl Cq {
     /// Hands up to `max` completions to `each`, oldest first; makes progress when there is none.
     ///
     /// # Errors
-    /// `Gone` after an overrun, once what had been queued before is taken; and in a forked child, which shares its
-    /// parent's rings and must not drive them.
+    /// `Gone` after an overrun, once what had been queued before is taken; and in a forked child,
+    /// which shares its parent's rings and must not drive them.
     #[inline]
     pub fn poll(&self, max: usize, mut each: impl FnMut(&Stamped)) -> Result<usize, Error> {
         self.ctx.engine.check_alive()?;
@@ -383,8 +390,8 @@ impl Cq {
         Ok(taken)
     }
 
-    /// Asks for an event at the next completion, or the next solicited (or failed) one. Without a channel nothing comes of it, as on
-    /// adapters.
+    /// Asks for an event at the next completion, or the next solicited (or failed) one. Without a
+    /// channel nothing comes of it, as on adapters.
     ///
     /// # Errors
     /// `Gone` in a forked child.

@@ -1,7 +1,7 @@
 //! Memory regions, memory windows and device memory.
 //!
-//! Owns their life: registration publishes a key, deregistration revokes it and waits until no peer touches the
-//! memory any more. The copying is the wires' matter.
+//! Owns their life: registration publishes a key, deregistration revokes it and waits until no peer
+//! touches the memory any more. The copying is the wires' matter.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,13 +65,14 @@ fn check_init(init: &MrInit) -> Result<(), Error> {
     Ok(())
 }
 
-/// EFAULT for memory that an adapter could not pin for these rights, as its driver answers; pages in as pinning does.
-/// On-demand regions may name memory that comes later.
+/// EFAULT for memory that an adapter could not pin for these rights, as its driver answers; pages
+/// in as pinning does. On-demand regions may name memory that comes later.
 fn check_memory(init: &MrInit) -> Result<(), Error> {
     if init.access.contains(Access::ON_DEMAND) {
         return Ok(());
     }
-    // A window may be bound for remote writes, so binding needs writable pages too (ib_access_writable of ib_verbs.h).
+    // A window may be bound for remote writes, so binding needs writable pages too
+    // (ib_access_writable of ib_verbs.h).
     let writes =
         Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::MW_BIND;
     populate::prepare(init.addr, init.length, init.access.intersects(writes))?;
@@ -161,8 +162,8 @@ impl Mr {
     /// Takes the region back: no access is in flight when this returns Ok.
     ///
     /// # Errors
-    /// `Busy` while windows are bound to it, or if a peer stopped in the middle of an access; in that case the key is
-    /// revoked nevertheless.
+    /// `Busy` while windows are bound to it, or if a peer stopped in the middle of an access; in
+    /// that case the key is revoked nevertheless.
     pub fn deregister(&self) -> Result<(), Error> {
         let pd = self.pd();
         let engine = &pd.ctx.engine;
@@ -179,11 +180,12 @@ impl Mr {
         Ok(())
     }
 
-    /// Changes domain, extent or rights. The key stays: peers that know it go on with what the region is then.
+    /// Changes domain, extent or rights. The key stays: peers that know it go on with what the
+    /// region is then.
     ///
     /// # Errors
-    /// As registration; `Busy` while windows are bound, or if a peer stopped in the middle of an access. On failure the region is
-    /// as before, but for a stopped peer, which leaves it revoked.
+    /// As registration; `Busy` while windows are bound, or if a peer stopped in the middle of an
+    /// access. On failure the region is as before, but for a stopped peer, which leaves it revoked.
     pub fn reregister(
         &self,
         pd: Option<&Arc<Pd>>,
@@ -281,7 +283,8 @@ impl Mw {
     /// Ends the window, bound or not.
     ///
     /// # Errors
-    /// `Busy` if a peer stopped in the middle of an access by it; the key is revoked, and the program may try again.
+    /// `Busy` if a peer stopped in the middle of an access by it; the key is revoked, and the
+    /// program may try again.
     pub fn deallocate(&self) -> Result<(), Error> {
         let engine = &self.pd.ctx.engine;
         engine.check_alive()?;

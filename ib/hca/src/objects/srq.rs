@@ -92,10 +92,12 @@ impl Srq {
         )
     }
 
-    /// Changes the number of receives that fit, arms the limit event, or both: everything or nothing.
+    /// Changes the number of receives that fit, arms the limit event, or both: everything or
+    /// nothing.
     ///
     /// # Errors
-    /// `Invalid` if the size is out of range or below what is queued, or a limit, new or armed before, is beyond the size.
+    /// `Invalid` if the size is out of range or below what is queued, or a limit, new or armed
+    /// before, is beyond the size.
     pub fn modify(&self, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), Error> {
         self.pd.ctx.engine.check_alive()?;
         let mut queue = lock(&self.queue);

@@ -1,7 +1,7 @@
 //! The process's key table: which local and remote keys exist.
 //!
-//! Owns the allocation of slots and the variation of their keys; the entries themselves lie in the process segment,
-//! where peers read them. Slot 0 is never used, so no key below 256 is ever valid.
+//! Owns the allocation of slots and the variation of their keys; the entries themselves lie in the
+//! process segment, where peers read them. Slot 0 is never used, so no key below 256 is ever valid.
 
 use ferriband_memory::Segment;
 use ferriband_transport::direct::layout::{KEY_BYTES, KeyEntry, MAX_KEYS, key_offset};
@@ -12,8 +12,8 @@ use crate::base::error::Error;
 const PAGE_SLOTS: usize = 4096 / KEY_BYTES;
 const PAGES: usize = MAX_KEYS / PAGE_SLOTS;
 
-/// Free slots of the table. Which slot a region gets is drawn, a page at a time, and so is the first variant of its key: over a
-/// network whoever does not know a key has to guess 26 bits of it.
+/// Free slots of the table. Which slot a region gets is drawn, a page at a time, and so is the
+/// first variant of its key: over a network whoever does not know a key has to guess 26 bits of it.
 #[derive(Debug, Default)]
 pub struct KeyTable {
     /// Slots that were given back, and those of the last page that were never used.
@@ -31,7 +31,8 @@ fn random(bytes: &mut [u8]) {
         match rustix::rand::getrandom(&mut *rest, rustix::rand::GetRandomFlags::empty()) {
             Ok(count) => rest = &mut rest[count..],
             Err(rustix::io::Errno::INTR) => {}
-            // a kernel or a sandbox without it: keys are not secret from this host's processes in any case
+            // a kernel or a sandbox without it: keys are not secret from this host's processes in
+            // any case
             Err(_) => return,
         }
     }
@@ -89,7 +90,8 @@ impl KeyTable {
         Ok(())
     }
 
-    /// Gives a slot back. Its entry is revoked already. The oldest free slot is not reused first: keys age.
+    /// Gives a slot back. Its entry is revoked already. The oldest free slot is not reused first:
+    /// keys age.
     pub fn release(&mut self, key: u32) {
         self.released.push(key >> 8);
     }
@@ -136,7 +138,8 @@ mod tests {
         assert!(table.claim(&segment).is_err());
     }
 
-    /// Each of these bits is set in about half of the values: six standard deviations, so that a right one fails once in 10^9 runs.
+    /// Each of these bits is set in about half of the values: six standard deviations, so that a
+    /// right one fails once in 10^9 runs.
     fn expect_balanced(values: &[u32], bits: std::ops::Range<u32>) {
         let count = values.len() as f64;
         for bit in bits {

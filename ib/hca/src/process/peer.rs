@@ -42,8 +42,8 @@ pub(crate) struct Inbound<Q> {
     pub(crate) last: Option<(u64, Arc<Q>)>,
 }
 
-/// The end of a ring that collects answers, and the queue pair of the last one, with the version of the table in which it
-/// was found.
+/// The end of a ring that collects answers, and the queue pair of the last one, with the version of
+/// the table in which it was found.
 #[derive(Debug)]
 pub(crate) struct Outbound<Q> {
     pub(crate) completer: Completer,
@@ -148,8 +148,8 @@ impl<Q> Peer<Q> {
         self.slot == self.own_slot
     }
 
-    /// Establishes the channel over segments that both have: the peer's marks are seen from now on. It is used when the
-    /// peer has said the same ([`Peer::open`]).
+    /// Establishes the channel over segments that both have: the peer's marks are seen from now on.
+    /// It is used when the peer has said the same ([`Peer::open`]).
     pub(crate) fn establish(
         &self,
         table: Arc<Segment>,
@@ -229,15 +229,17 @@ impl<Q> Peer<Q> {
         }
     }
 
-    /// Unmaps the peer's memory: all of it, or that under one identifier. `in_use` tells whether a thread of ours is in the
-    /// middle of an access to the peer; while one is for too long, the memory stays mapped until the peer goes.
+    /// Unmaps the peer's memory: all of it, or that under one identifier. `in_use` tells whether a
+    /// thread of ours is in the middle of an access to the peer; while one is for too long, the
+    /// memory stays mapped until the peer goes.
     pub(crate) fn drop_maps(&self, only: Option<u32>, in_use: impl Fn() -> bool) {
         let named = |id: u32| only.is_none_or(|only| only == id);
         let mut kept = lock(&self.kept_maps);
         for (id, _) in kept.iter().filter(|(id, _)| named(*id)) {
             self.maps[*id as usize].base.store(0, Ordering::SeqCst);
         }
-        // an access publishes its mark, fences, then looks for the mapping: one of the two sees the other
+        // an access publishes its mark, fences, then looks for the mapping: one of the two sees the
+        // other
         fence(Ordering::SeqCst);
         let deadline = Instant::now() + UNMAP_WAIT;
         while in_use() {
@@ -267,8 +269,9 @@ impl<Q> Peer<Q> {
         }
     }
 
-    /// As [`Peer::ring`], but at the next occasion: its fence would wait for the acknowledgement's cache line while the program
-    /// waits for its completion. Only while somebody polls, who comes back.
+    /// As [`Peer::ring`], but at the next occasion: its fence would wait for the acknowledgement's
+    /// cache line while the program waits for its completion. Only while somebody polls, who comes
+    /// back.
     #[inline]
     pub(crate) fn ring_later(&self, channel: &Channel<Q>) {
         channel.owes_ring.store(true, Ordering::Release);

@@ -1,7 +1,8 @@
 //! What a packet queue pair asks of its process: registered memory by key, receives, windows.
 //!
-//! Owns nothing; a view of one queue pair for one call. Must not know: packets. Every access looks at the key table anew, so what
-//! was revoked before the call is refused (I7); deregistration waits for the wire's lock, under which all this runs.
+//! Owns nothing; a view of one queue pair for one call. Must not know: packets. Every access looks
+//! at the key table anew, so what was revoked before the call is refused (I7); deregistration waits
+//! for the wire's lock, under which all this runs.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ pub(crate) struct PacketEnv<'a> {
     pub qp: &'a Qp,
     /// Elements of the receive that was taken last: reused, so that taking one allocates nothing.
     pub scratch: &'a mut Vec<Sge>,
-    /// The region that the last WRITE went to, while the wire's lock is held: it can go away only after that.
+    /// The region that the last WRITE went to, while the wire's lock is held: it can go away only
+    /// after that.
     pub region: &'a mut Option<KeyEntry>,
     /// CRCs of what was gathered apart last, piece by piece, where copying brought them.
     pub sums: &'a mut Vec<u32>,
@@ -60,7 +62,8 @@ impl PacketEnv<'_> {
         }
     }
 
-    /// The elements of a list that `offset..offset + len` touches as process addresses, in order, one at a time.
+    /// The elements of a list that `offset..offset + len` touches as process addresses, in order,
+    /// one at a time.
     fn each_piece(
         &self,
         pd: u32,
@@ -100,7 +103,8 @@ impl PacketEnv<'_> {
         }
     }
 
-    /// What `offset..offset + len` of a list of one element is as process addresses: most lists are, and their key is looked up once.
+    /// What `offset..offset + len` of a list of one element is as process addresses: most lists
+    /// are, and their key is looked up once.
     fn whole_piece(
         &self,
         pd: u32,
@@ -120,8 +124,9 @@ impl PacketEnv<'_> {
         })
     }
 
-    /// The process address of `len` bytes from `skip` of an element. What is sent is checked as a whole, so that nothing of it goes out if it
-    /// reaches beyond its region; of what is written to, the part that data reaches: an adapter looks at nothing else.
+    /// The process address of `len` bytes from `skip` of an element. What is sent is checked as a
+    /// whole, so that nothing of it goes out if it reaches beyond its region; of what is written
+    /// to, the part that data reaches: an adapter looks at nothing else.
     #[inline]
     fn piece_at(
         &self,

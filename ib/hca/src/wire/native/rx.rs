@@ -1,4 +1,5 @@
-//! Receiving by the InfiniBand port: messages of other processes of this user, every byte of which is looked at as one from a wire.
+//! Receiving by the InfiniBand port: messages of other processes of this user, every byte of which
+//! is looked at as one from a wire.
 //!
 //! Owns nothing. Must not know what a packet means to its queue pair.
 
@@ -102,7 +103,8 @@ impl Batch {
         fate
     }
 
-    /// A packet for a group: each queue pair of this process that is attached gets it, but the one that has sent it.
+    /// A packet for a group: each queue pair of this process that is attached gets it, but the one
+    /// that has sent it.
     fn native_group(
         &mut self,
         to: To<'_>,
@@ -185,7 +187,8 @@ fn global_header(headers: &NativeHeaders, bytes: usize) -> Option<[u8; GRH_BYTES
     Some(grh)
 }
 
-/// On a host of a fabric the port hears of a packet that had another key than its queue pair: it counts that, and tells its manager (IBA 10.9.4, 10.2.4).
+/// On a host of a fabric the port hears of a packet that had another key than its queue pair: it
+/// counts that, and tells its manager (IBA 10.9.4, 10.2.4).
 #[cold]
 fn tell_wrong_key(roce: &Roce, lost: Option<Lost>, headers: &NativeHeaders, bytes: &[u8]) {
     let (Some(lost @ (Lost::PKey | Lost::QKey)), Some(local)) = (lost, roce.ports.local.get())
@@ -201,8 +204,8 @@ fn tell_wrong_key(roce: &Roce, lost: Option<Lost>, headers: &NativeHeaders, byte
     }
 }
 
-/// The packets at the head of a run that are for one queue pair: how many, and what became of the last one. None if the queue pair
-/// takes no packets.
+/// The packets at the head of a run that are for one queue pair: how many, and what became of the
+/// last one. None if the queue pair takes no packets.
 fn take_native_run(
     to: To<'_>,
     roce: &Roce,

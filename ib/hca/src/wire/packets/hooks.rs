@@ -1,8 +1,10 @@
-//! What stands in the way of packets when somebody asks for it: faults, captures, links that are switched off.
+//! What stands in the way of packets when somebody asks for it: faults, captures, links that are
+//! switched off.
 //!
-//! Owns the rules as this process last read them, the rings to the tools that listen in, and the packets that a fault holds back. All of
-//! it lies behind one plain load for each run of packets ([`Hooks::active`]). Must not know what a packet does to a queue pair. A
-//! tool that is slow, stopped or dead costs its own records and nothing else: nobody waits for it.
+//! Owns the rules as this process last read them, the rings to the tools that listen in, and the
+//! packets that a fault holds back. All of it lies behind one plain load for each run of packets
+//! ([`Hooks::active`]). Must not know what a packet does to a queue pair. A tool that is slow,
+//! stopped or dead costs its own records and nothing else: nobody waits for it.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -149,7 +151,8 @@ impl Hooks {
         self.deadline.load(Ordering::Relaxed)
     }
 
-    /// Sends a run of packets of `segment` bytes each but the last, sealed. Gives how many of them the kernel did not take.
+    /// Sends a run of packets of `segment` bytes each but the last, sealed. Gives how many of them
+    /// the kernel did not take.
     #[cold]
     pub fn send(&self, path: &TxPath, bytes: &mut [u8], segment: usize) -> u64 {
         let mut state = lock(&self.state);
@@ -178,7 +181,8 @@ impl Hooks {
         lost + self.send_run(&mut state, &way, &mut bytes[begin..], segment, begin > 0)
     }
 
-    /// Packets that no fault meets, out of a run: `moved` says that they are not its first any more.
+    /// Packets that no fault meets, out of a run: `moved` says that they are not its first any
+    /// more.
     fn send_run(
         &self,
         state: &mut State,
@@ -279,7 +283,8 @@ impl Hooks {
         for (place, datagram) in bytes.chunks(segment).enumerate() {
             let at = place * segment;
             let one = came.one(datagram.len());
-            // what another process shall have comes by that one's hooks, and a probe of the port is nobody's packet
+            // what another process shall have comes by that one's hooks, and a probe of the port is
+            // nobody's packet
             if let Arrived::Roce(meta) = &one {
                 let qpn = destination(datagram).filter(|qpn| *qpn != GSI.0);
                 if qpn.is_none() || qpn != ours {
@@ -574,7 +579,8 @@ fn now_ns() -> u64 {
 }
 
 impl State {
-    /// The interface of the device that a packet comes to: what comes from this host arrives at another one.
+    /// The interface of the device that a packet comes to: what comes from this host arrives at
+    /// another one.
     fn interface(&mut self, way: &Way) -> u32 {
         let meta = match way {
             Way::Out(path) => return path.ifindex(),

@@ -1,4 +1,5 @@
-//! Packets: queue pairs' packets in UDP datagrams (RoCEv2), and those of the InfiniBand port from process to process.
+//! Packets: queue pairs' packets in UDP datagrams (RoCEv2), and those of the InfiniBand port from
+//! process to process.
 //!
 //! Owns: the port that the processes of a network namespace share, and what goes through it; the
 //! InfiniBand port's way within the host ([`port`](super::native::port)). Must not know: the C ABI;
@@ -49,10 +50,11 @@ pub(in crate::wire) const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
 /// How long joining or leaving waits for others that do the same.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
-/// How long a change of steering waits in the middle of a verb: packets that go astray meanwhile are handed over.
+/// How long a change of steering waits in the middle of a verb: packets that go astray meanwhile
+/// are handed over.
 const STEER_WAIT: Duration = Duration::from_millis(100);
-/// Rounds after which whatever lay in a socket when they began has been taken: a socket holds no more runs of packets than eight
-/// times as many, whatever buffer an administrator allows.
+/// Rounds after which whatever lay in a socket when they began has been taken: a socket holds no
+/// more runs of packets than eight times as many, whatever buffer an administrator allows.
 pub(in crate::wire) const BACKLOG_ROUNDS: usize = 4096;
 /// How often it is looked whether as many bytes were taken as a socket holds.
 pub(in crate::wire) const SOME_ROUNDS: usize = 16;
@@ -130,7 +132,8 @@ impl Roce {
     /// Joins the port of RoCEv2. One at a time.
     ///
     /// # Errors
-    /// The port is taken by somebody who does not share it: another user's adapter, or the kernel's own.
+    /// The port is taken by somebody who does not share it: another user's adapter, or the kernel's
+    /// own.
     pub(crate) fn join_port(&self, host: &Host) -> Result<(), Error> {
         self.ports.counts.open_ethernet(host);
         let joined = SharedPort::join(host, ROCE_PORT, RECEIVE_BUFFER_BYTES, LOCK_WAIT)?;
@@ -164,7 +167,8 @@ impl Roce {
         self.ports.local.get()
     }
 
-    /// What a queue pair may have outstanding: what fits a socket here, and a peer's like it, while nobody reads it.
+    /// What a queue pair may have outstanding: what fits a socket here, and a peer's like it, while
+    /// nobody reads it.
     pub(crate) fn window(&self, ethernet: bool) -> WindowLimit {
         let least = self.sockets().map(RxSocket::buffer_bytes).min();
         let bytes = match ethernet {
@@ -181,7 +185,8 @@ impl Roce {
     /// Leaves the port in good order.
     pub(crate) fn leave(self, host: &Host) {
         self.hooks.close();
-        // if others are stopped in the middle of a change, closing the sockets has to do: the others find out
+        // if others are stopped in the middle of a change, closing the sockets has to do: the
+        // others find out
         if let Some(port) = self.port.into_inner() {
             let _ = port.leave(host, LOCK_WAIT);
         }
@@ -195,12 +200,14 @@ impl Roce {
         }
     }
 
-    /// What the progress thread waits for: the sockets of packets. (Those of the InfiniBand port come by another.)
+    /// What the progress thread waits for: the sockets of packets. (Those of the InfiniBand port
+    /// come by another.)
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &RxSocket> {
         [false, true].into_iter().filter_map(|v6| self.socket(v6))
     }
 
-    /// Those of senders that have one of their own, which come and go with a number that changes then.
+    /// Those of senders that have one of their own, which come and go with a number that changes
+    /// then.
     pub(crate) fn flows(&self) -> (u32, ArrayVec<Arc<RxSocket>, MOST_FLOWS>) {
         let rx = lock(&self.rx);
         (self.flows_version(), rx.flow_sockets())
@@ -260,7 +267,8 @@ impl Roce {
         })
     }
 
-    /// By the progress thread: finds out where everybody's socket is, if packets go astray although nothing changes.
+    /// By the progress thread: finds out where everybody's socket is, if packets go astray although
+    /// nothing changes.
     pub(crate) fn repair(&self, to: To<'_>) {
         if !self.astray.swap(false, Relaxed) {
             return;
@@ -304,7 +312,8 @@ impl Roce {
         let _handling = handling();
         let rounds = self.rounds.load(Relaxed).wrapping_add(1);
         self.rounds.store(rounds, Relaxed);
-        // a look at an empty socket is a system call: a polling program looks at the family in use, now and then at the other
+        // a look at an empty socket is a system call: a polling program looks at the family in use,
+        // now and then at the other
         let both = !catch.somebody_polls() || rounds.is_multiple_of(OTHER_FAMILY_EVERY);
         let last = self.family.load(Relaxed);
         let mut worked = rx.take_flows(to, self, rounds, catch);
@@ -337,9 +346,10 @@ impl Roce {
         }
     }
 
-    /// Handles all that has arrived by now. A time-out may be judged only after that: to a process that was stopped, or had to wait
-    /// for a core, its peers seem silent although their answers lie in its sockets. False if another thread is handling packets,
-    /// which had better be asked again soon.
+    /// Handles all that has arrived by now. A time-out may be judged only after that: to a process
+    /// that was stopped, or had to wait for a core, its peers seem silent although their answers
+    /// lie in its sockets. False if another thread is handling packets, which had better be asked
+    /// again soon.
     pub(crate) fn catch_up(&self, to: To<'_>) -> bool {
         let now = ferriband_memory::wait::now().0;
         let Some(mut rx) = self.rx.try_lock() else {
@@ -359,7 +369,8 @@ impl Roce {
         true
     }
 
-    /// When [`Roce::catch_up`] last began and came to its end: what has not arrived until a deadline before is late.
+    /// When [`Roce::catch_up`] last began and came to its end: what has not arrived until a
+    /// deadline before is late.
     pub(crate) fn caught_up_at(&self) -> Instant {
         Instant(self.caught_up_at.load(Relaxed))
     }
@@ -371,7 +382,8 @@ impl Roce {
         rx.take_handed(to, self, head, body, &mut Catch::nobody());
     }
 
-    /// Waits until no packet is in the middle of being handled: what was revoked before is not touched after.
+    /// Waits until no packet is in the middle of being handled: what was revoked before is not
+    /// touched after.
     pub(crate) fn quiesce(&self, qps: &[Option<Arc<Qp>>]) {
         if HANDLING.get() {
             return;

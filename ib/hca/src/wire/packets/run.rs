@@ -148,7 +148,8 @@ impl Run {
         }
     }
 
-    /// As [`Self::flush`]; a packet of `behind` bytes lies behind the run already and begins the next.
+    /// As [`Self::flush`]; a packet of `behind` bytes lies behind the run already and begins the
+    /// next.
     fn send_off(&mut self, path: &TxPath, behind: usize) {
         self.calls += 1;
         self.packets += self.count as u64;

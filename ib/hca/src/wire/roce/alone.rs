@@ -1,17 +1,22 @@
 //! How a sender's own socket is looked at: for runs, or for datagrams that come one by one.
 //!
-//! Owns: when the one, when the other, and that nothing is taken for one datagram that came as a run. A look for single datagrams asks the kernel for
-//! their bytes alone, and costs less for it; but it does not say how a run is to be cut, so there must be none, and it does not say the traffic class, so
-//! every few datagrams a look asks for that, too. Must not know: what packets mean.
+//! Owns: when the one, when the other, and that nothing is taken for one datagram that came as a
+//! run. A look for single datagrams asks the kernel for their bytes alone, and costs less for it;
+//! but it does not say how a run is to be cut, so there must be none, and it does not say the
+//! traffic class, so every few datagrams a look asks for that, too. Must not know: what packets
+//! mean.
 
-/// Single datagrams that make it worth to look for nothing else, and how many fewer they are with each run.
+/// Single datagrams that make it worth to look for nothing else, and how many fewer they are with
+/// each run.
 const WORTH: u32 = 256;
 const RUN: u32 = 4;
-/// Looks in vain, after the kernel was told to put nothing together, until what it was about to put there is there.
+/// Looks in vain, after the kernel was told to put nothing together, until what it was about to put
+/// there is there.
 const CALM: u32 = 4;
 /// One of so many single datagrams is received with its traffic class.
 const TOLD_EVERY: u32 = 16;
-/// What a datagram right behind another counts, against one that comes alone; and the sum at which runs are expected.
+/// What a datagram right behind another counts, against one that comes alone; and the sum at which
+/// runs are expected.
 const BEHIND: u32 = 2;
 const RUNS: u32 = 16;
 
@@ -20,7 +25,8 @@ const RUNS: u32 = 16;
 pub(super) enum Way {
     /// For runs: so much speaks for single datagrams.
     Runs(u32),
-    /// Not at all: the kernel puts nothing together any more, and it is awaited that nothing of before comes. So many looks found nothing.
+    /// Not at all: the kernel puts nothing together any more, and it is awaited that nothing of
+    /// before comes. So many looks found nothing.
     Calming(u32),
     /// For single datagrams.
     Alone {
@@ -84,8 +90,8 @@ impl Way {
         }
     }
 
-    /// The look found this. `special` says that more is to be known of what came than its bytes: it met congestion, or it is a datagram queue pair's,
-    /// whose programs see the network header.
+    /// The look found this. `special` says that more is to be known of what came than its bytes: it
+    /// met congestion, or it is a datagram queue pair's, whose programs see the network header.
     #[inline]
     pub fn after(&mut self, look: Look, what: Found, special: bool) -> Tell {
         match self {
@@ -163,7 +169,8 @@ impl Way {
 mod tests {
     use super::*;
 
-    /// Looks until the way is another kind of way, and says how many looks that took and what the kernel was told; None if it never is.
+    /// Looks until the way is another kind of way, and says how many looks that took and what the
+    /// kernel was told; None if it never is.
     fn until(way: &mut Way, mut found: impl FnMut(u32) -> Found) -> Option<(u32, Vec<Tell>)> {
         let kind = std::mem::discriminant(way);
         let mut told = Vec::new();

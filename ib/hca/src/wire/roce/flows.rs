@@ -1,10 +1,13 @@
-//! Senders that have a socket of their own: most of what comes to a polling program often comes from one or two.
+//! Senders that have a socket of their own: most of what comes to a polling program often comes
+//! from one or two.
 //!
-//! Owns: which sender is worth one, when each socket is looked at, and when a sender is given back to the socket of all. Must not know: what packets
-//! mean, nor how a socket takes a sender ([`RxSocket::bind_flow`]).
+//! Owns: which sender is worth one, when each socket is looked at, and when a sender is given back
+//! to the socket of all. Must not know: what packets mean, nor how a socket takes a sender
+//! ([`RxSocket::bind_flow`]).
 //!
-//! A sender is an address and a source port, and a peer's process may send to several processes of this host from one port. Then packets of others come here,
-//! which are handed over as any that go astray; the sender is given back at once, and it takes ever longer until the next has a socket.
+//! A sender is an address and a source port, and a peer's process may send to several processes of
+//! this host from one port. Then packets of others come here, which are handed over as any that go
+//! astray; the sender is given back at once, and it takes ever longer until the next has a socket.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,7 +30,8 @@ pub(crate) const MOST_FLOWS: usize = 2;
 /// Messages of one sender that make it worth a socket; each of another counts for so many fewer.
 const WORTH: u32 = 256;
 const OTHERS: u32 = 3;
-/// How many times as many it takes after each attempt, and after one that took what was for other processes.
+/// How many times as many it takes after each attempt, and after one that took what was for other
+/// processes.
 const AGAIN: u32 = 2;
 const FOREIGN: u32 = 16;
 /// The most that it takes.
@@ -69,7 +73,8 @@ impl Flow {
     }
 }
 
-/// The senders with sockets of their own, the one at hand first, and the one that may have the next.
+/// The senders with sockets of their own, the one at hand first, and the one that may have the
+/// next.
 #[derive(Debug)]
 pub(in crate::wire) struct Flows {
     open: ArrayVec<Flow, MOST_FLOWS>,
@@ -120,7 +125,8 @@ fn is_sender(one: &RxMeta, other: &RxMeta) -> bool {
 }
 
 impl RxSide {
-    /// What the last look at the socket of all brought is noted. True if its sender is worth a socket.
+    /// What the last look at the socket of all brought is noted. True if its sender is worth a
+    /// socket.
     #[inline]
     pub(in crate::wire) fn note_sender(&mut self) -> bool {
         // of a round of many the first tells enough
@@ -166,7 +172,8 @@ impl RxSide {
         };
         self.flows.open.insert(0, flow);
         roce.flows_version.fetch_add(1, Relaxed);
-        // a program that polls a little between its sleeps leaves the thread asleep: it does not wait for this socket yet
+        // a program that polls a little between its sleeps leaves the thread asleep: it does not
+        // wait for this socket yet
         to.adapter.process.waker.signal(1);
     }
 
@@ -176,7 +183,8 @@ impl RxSide {
         let Some(mut flow) = self.flows.open.pop_at(at) else {
             return;
         };
-        // where that fails nothing comes by this address any more, or this is a child that has no sockets
+        // where that fails nothing comes by this address any more, or this is a child that has no
+        // sockets
         let _ = flow.socket.turn_away(&flow.like);
         flow.before_drain();
         let place = (&*flow.socket, &mut flow.pace);
@@ -224,7 +232,8 @@ impl RxSide {
         worked
     }
 
-    /// True if a polling program need not look at the sockets of all in this round: a sender of its own has sent, or nobody else does.
+    /// True if a polling program need not look at the sockets of all in this round: a sender of its
+    /// own has sent, or nobody else does.
     #[inline]
     pub fn may_skip_all(&self, rounds: u32, worked: bool) -> bool {
         !self.flows.open.is_empty()
@@ -233,7 +242,8 @@ impl RxSide {
             && !self.is_stream()
     }
 
-    /// A look at a socket is little beside what a round takes from the sender at hand: others need not wait for several.
+    /// A look at a socket is little beside what a round takes from the sender at hand: others need
+    /// not wait for several.
     #[inline]
     fn is_stream(&self) -> bool {
         self.flows.open.first().is_some_and(|flow| flow.pace.stream)

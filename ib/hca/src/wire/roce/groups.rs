@@ -1,7 +1,9 @@
-//! Multicast groups on Ethernet: IP groups that this process's sockets join while queue pairs are attached.
+//! Multicast groups on Ethernet: IP groups that this process's sockets join while queue pairs are
+//! attached.
 //!
-//! Owns who is attached, by group and interface. The kernel copies a packet for a group to every socket that has joined it, whatever
-//! the steering says, so each process looks after its own queue pairs alone. Must not know: the registry, packets.
+//! Owns who is attached, by group and interface. The kernel copies a packet for a group to every
+//! socket that has joined it, whatever the steering says, so each process looks after its own queue
+//! pairs alone. Must not know: the registry, packets.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,7 +20,8 @@ impl Roce {
     /// Attaches a queue pair to a group on an interface. Attaching it again changes nothing.
     ///
     /// # Errors
-    /// What the kernel says to joining: too many memberships (net.ipv4.igmp_max_memberships), no such family.
+    /// What the kernel says to joining: too many memberships (net.ipv4.igmp_max_memberships), no
+    /// such family.
     pub(crate) fn attach(&self, group: IpAddr, ifindex: u32, qpn: u32) -> Result<(), Error> {
         let mut attached = lock(&self.attached);
         if !attached.contains_key(&(group, ifindex)) {

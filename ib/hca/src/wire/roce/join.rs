@@ -1,16 +1,20 @@
-//! Sharing the RoCE port with the other processes of the host: joining it, leaving it, and repairing what a death has shifted.
+//! Sharing the RoCE port with the other processes of the host: joining it, leaving it, and
+//! repairing what a death has shifted.
 //!
-//! Owns: the sockets that packets come in by, where each process's socket is in the kernel's array (as the registry has it), and
-//! the attaching of the steering program. Must not know: what is in a packet, but for the probes of this protocol.
+//! Owns: the sockets that packets come in by, where each process's socket is in the kernel's array
+//! (as the registry has it), and the attaching of the steering program. Must not know: what is in a
+//! packet, but for the probes of this protocol.
 //!
-//! The kernel appends a socket that binds, and moves the last one into the place of one that closes. So whoever joins or leaves in
-//! good order knows what becomes of the array; after a death it has to be found out. *Probes* do that: packets for QPN 0, which no
-//! RoCE packet has, that this host sends to itself; the program lets each go to the index in its PSN, and who gets it writes the
-//! index into the registry ([`SharedPort::take_probe`]). All changes are made under the domain's lock. Between a change and the
-//! program that follows it packets come to the wrong process, which hands them over.
+//! The kernel appends a socket that binds, and moves the last one into the place of one that
+//! closes. So whoever joins or leaves in good order knows what becomes of the array; after a death
+//! it has to be found out. *Probes* do that: packets for QPN 0, which no RoCE packet has, that this
+//! host sends to itself; the program lets each go to the index in its PSN, and who gets it writes
+//! the index into the registry ([`SharedPort::take_probe`]). All changes are made under the
+//! domain's lock. Between a change and the program that follows it packets come to the wrong
+//! process, which hands them over.
 //!
-//! A stopped process answers no probe. It gets an index that is left; when it goes on it finds the probe in its socket, and
-//! if the guess was wrong it asks for a repair.
+//! A stopped process answers no probe. It gets an index that is left; when it goes on it finds the
+//! probe in its socket, and if the guess was wrong it asks for a repair.
 
 use super::steer::{self, MAX_STEPS, MIN_STEPS, Steering};
 use crate::base::error::Error;
@@ -22,9 +26,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Up to this many sockets a joiner asks for every index up to its own; beyond, for its own alone, several times.
+/// Up to this many sockets a joiner asks for every index up to its own; beyond, for its own alone,
+/// several times.
 const FEW: u16 = 16;
-/// Probes from different source ports, which the kernel's hash would not all send to the same socket.
+/// Probes from different source ports, which the kernel's hash would not all send to the same
+/// socket.
 const SOURCES: usize = 3;
 /// Sockets that are no member's (of a child that forked without its handlers, say) and yet found.
 const STRANGERS: u16 = 8;
@@ -45,8 +51,9 @@ pub enum Probe {
     No,
     /// A probe; nothing is to do.
     Answered,
-    /// A probe that came elsewhere than the registry has it. Whoever sent it is about to write that down, unless we were stopped:
-    /// if [`SharedPort::is_misplaced`] after [`SETTLED`], call [`SharedPort::repair`].
+    /// A probe that came elsewhere than the registry has it. Whoever sent it is about to write that
+    /// down, unless we were stopped: if [`SharedPort::is_misplaced`] after [`SETTLED`], call
+    /// [`SharedPort::repair`].
     Moved,
 }
 
@@ -63,12 +70,12 @@ pub struct SharedPort {
 }
 
 impl SharedPort {
-    /// Joins the port: binds the sockets behind those of the others and lets the kernel steer to them. Waits up to `lock_wait` for
-    /// others that do the same.
+    /// Joins the port: binds the sockets behind those of the others and lets the kernel steer to
+    /// them. Waits up to `lock_wait` for others that do the same.
     ///
     /// # Errors
-    /// `Memory` with EADDRINUSE if another user or the kernel's own driver has the port; `Host` with `LockTimeout` if somebody was
-    /// stopped while joining.
+    /// `Memory` with EADDRINUSE if another user or the kernel's own driver has the port; `Host`
+    /// with `LockTimeout` if somebody was stopped while joining.
     pub fn join(
         host: &Host,
         port: u16,
@@ -76,7 +83,8 @@ impl SharedPort {
         lock_wait: Duration,
     ) -> Result<SharedPort, Error> {
         host.locked(lock_wait, |registry| {
-            // Who died may have been buried before, and what it left was not put right: then there is a gap.
+            // Who died may have been buried before, and what it left was not put right: then there
+            // is a gap.
             let clean = host.steering_reap()? == 0 && is_gapless(&registry.steering_entries());
             host.steering_open()?;
             let joined = SharedPort::bind(port, buffer_bytes)
@@ -98,8 +106,9 @@ impl SharedPort {
         self.port
     }
 
-    /// Leaves the port in good order: who moves into our places in the array is known, and steered to before the sockets close.
-    /// If the lock is not to be had, the sockets close all the same, as they would by a death.
+    /// Leaves the port in good order: who moves into our places in the array is known, and steered
+    /// to before the sockets close. If the lock is not to be had, the sockets close all the same,
+    /// as they would by a death.
     ///
     /// # Errors
     /// `Host` with `LockTimeout` in that case.
@@ -122,7 +131,8 @@ impl SharedPort {
                 registry.set_steering_index(me, v6, None);
             }
             host.steering_close();
-            // Packets for others that come between the two lines are handed to nobody: they are lost, and sent again.
+            // Packets for others that come between the two lines are handed to nobody: they are
+            // lost, and sent again.
             let attached = self.attach_here(registry);
             drop(self);
             attached
@@ -133,16 +143,19 @@ impl SharedPort {
         })
     }
 
-    /// Steers by what the registry says now: after a block of numbers or a service was claimed or given back.
+    /// Steers by what the registry says now: after a block of numbers or a service was claimed or
+    /// given back.
     ///
     /// # Errors
-    /// `Host` with `LockTimeout`: the old program goes on, and hand-over serves meanwhile; `Memory` if the kernel takes no program.
+    /// `Host` with `LockTimeout`: the old program goes on, and hand-over serves meanwhile; `Memory`
+    /// if the kernel takes no program.
     pub fn attach(&self, host: &Host, lock_wait: Duration) -> Result<(), Error> {
         host.locked(lock_wait, |registry| self.attach_here(registry))?
     }
 
-    /// Buries the dead, finds out where everybody's socket is, and steers anew. `pump` lets this process receive meanwhile, so that
-    /// probes reach [`SharedPort::take_probe`]; it must not wait.
+    /// Buries the dead, finds out where everybody's socket is, and steers anew. `pump` lets this
+    /// process receive meanwhile, so that probes reach [`SharedPort::take_probe`]; it must not
+    /// wait.
     ///
     /// # Errors
     /// As [`SharedPort::attach`].
@@ -161,7 +174,8 @@ impl SharedPort {
         })?
     }
 
-    /// Looks whether a packet from `source` is a probe, and answers it. To be called for every packet to QPN 0.
+    /// Looks whether a packet from `source` is a probe, and answers it. To be called for every
+    /// packet to QPN 0.
     pub fn take_probe(&self, host: &Host, v6: bool, source: IpAddr, packet: &[u8]) -> Probe {
         // The kernel lets nobody send from a loopback address but this host itself.
         let Some((index, number)) = read_probe(packet).filter(|_| source.is_loopback()) else {
@@ -187,7 +201,8 @@ impl SharedPort {
         }
     }
 
-    /// True if the last probe reached us elsewhere than the registry has it: what is steered to us goes to somebody else.
+    /// True if the last probe reached us elsewhere than the registry has it: what is steered to us
+    /// goes to somebody else.
     pub fn is_misplaced(&self, host: &Host) -> bool {
         let number = host.steering_probe();
         host.steering_of(host.me()).is_some_and(|entry| {
@@ -240,7 +255,8 @@ impl SharedPort {
         Ok(())
     }
 
-    /// Receives while nobody knows of our sockets: what is no probe was for somebody else, who will be sent it again.
+    /// Receives while nobody knows of our sockets: what is no probe was for somebody else, who will
+    /// be sent it again.
     fn drain(&self, host: &Host, ring: &mut RxRing) {
         for v6 in [false, true] {
             let Some(rx) = self.rx(v6) else { continue };
@@ -270,7 +286,8 @@ impl SharedPort {
         let few = place < FEW;
         let prober = Prober::new(v6, self.port, SOURCES);
         let sent = if few {
-            // In this order: what goes to a place that does not exist reaches somebody who has answered already.
+            // In this order: what goes to a place that does not exist reaches somebody who has
+            // answered already.
             (0..=place).all(|index| prober.send(0, index, number))
         } else {
             (0..SOURCES).all(|source| prober.send(source, place, number))
@@ -406,8 +423,8 @@ impl Prober {
     }
 }
 
-/// Whom this process watches, so that nobody's death goes unseen: the next process on the port, by slots, in a ring. None if it is
-/// alone, or not on the port.
+/// Whom this process watches, so that nobody's death goes unseen: the next process on the port, by
+/// slots, in a ring. None if it is alone, or not on the port.
 pub fn successor(registry: &Registry, me: ProcessRef) -> Option<ProcessRef> {
     let entries = registry.steering_entries();
     let at = entries.iter().position(|e| e.process == me)?;
@@ -481,8 +498,8 @@ fn silent(registry: &Registry, v6: bool, number: u32) -> Vec<ProcessRef> {
         .collect()
 }
 
-/// Where everybody is by the answers to probe `number`. Those who did not answer share what is left: who is still at a place that
-/// nobody else claims stays there, the others follow in order.
+/// Where everybody is by the answers to probe `number`. Those who did not answer share what is
+/// left: who is still at a place that nobody else claims stays there, the others follow in order.
 fn places(entries: &[SteeringEntry], family: usize, number: u32) -> Vec<(ProcessRef, u16)> {
     let here = entries.iter().filter(|e| e.index[family].is_some());
     let answer = |e: &SteeringEntry| {
@@ -597,7 +614,8 @@ mod tests {
             found.sort_unstable();
             found
         };
-        // Slot 2 had been last and moved into the place of the dead; 1 is silent and stays; 3 answered another probe.
+        // Slot 2 had been last and moved into the place of the dead; 1 is silent and stays; 3
+        // answered another probe.
         let entries = [
             entry(0, 0, Some((9, 0))),
             entry(1, 1, None),

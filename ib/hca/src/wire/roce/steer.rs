@@ -1,24 +1,29 @@
 //! Which of the processes that share the RoCE port gets a packet.
 //!
-//! Every process has a socket of its own on the port. The kernel asks a classic BPF program for the index of the socket that a
-//! datagram goes to; offset 0 is the first byte after the UDP header, the BTH. Owns: the program, as a pure function of who owns
-//! what. Must not know: sockets, the registry, the order in which the kernel keeps the sockets.
+//! Every process has a socket of its own on the port. The kernel asks a classic BPF program for the
+//! index of the socket that a datagram goes to; offset 0 is the first byte after the UDP header,
+//! the BTH. Owns: the program, as a pure function of who owns what. Must not know: sockets, the
+//! registry, the order in which the kernel keeps the sockets.
 //!
-//! The program is a help, not a guarantee: what it does not know goes to anybody, and whoever gets a packet that is not its own
-//! hands it over. So a range without an owner may go wherever the program becomes shorter by it.
+//! The program is a help, not a guarantee: what it does not know goes to anybody, and whoever gets
+//! a packet that is not its own hands it over. So a range without an owner may go wherever the
+//! program becomes shorter by it.
 //!
-//! QP1 has no owner: a message of the communication manager goes to who listens on its service, or to who chose the
-//! communication ID that it answers. A process puts the number of its slot into the upper [`SLOT_BITS`] bits of its IDs.
+//! QP1 has no owner: a message of the communication manager goes to who listens on its service, or
+//! to who chose the communication ID that it answers. A process puts the number of its slot into
+//! the upper [`SLOT_BITS`] bits of its IDs.
 
 use ferriband_memory::net::FilterStep;
 
 #[cfg(test)]
 mod tests;
 
-/// What the program returns for a packet that could go to anybody: no socket has this index, so the kernel takes one by its hash.
+/// What the program returns for a packet that could go to anybody: no socket has this index, so the
+/// kernel takes one by its hash.
 pub const ANYBODY: u16 = 0xffff;
 
-/// Upper bits of a communication ID that say which process chose it: enough for the slots of the host's registry.
+/// Upper bits of a communication ID that say which process chose it: enough for the slots of the
+/// host's registry.
 pub const SLOT_BITS: u32 = 12;
 
 /// Instructions that the kernel takes at most.
@@ -30,8 +35,8 @@ pub const MIN_STEPS: usize = 64;
 /// Who owns what, by index of the socket in the kernel's group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steering {
-    /// Ranges of queue pair numbers: first, one past the last, index. In any order; of two that overlap the one that begins first
-    /// has the common part.
+    /// Ranges of queue pair numbers: first, one past the last, index. In any order; of two that
+    /// overlap the one that begins first has the common part.
     pub numbers: Vec<(u32, u32, u16)>,
     /// Services that somebody listens on. Of equal ones the first counts.
     pub services: Vec<(u64, u16)>,
@@ -56,13 +61,15 @@ const REQ: u32 = 0x10;
 const SIDR_REQ: u32 = 0x17;
 const SIDR_REP: u32 = 0x18;
 
-/// The program of at most `max_steps` instructions (taken between [`MIN_STEPS`] and [`MAX_STEPS`]). What does not fit is left out,
-/// the narrowest ranges and the last services and slots first.
+/// The program of at most `max_steps` instructions (taken between [`MIN_STEPS`] and [`MAX_STEPS`]).
+/// What does not fit is left out, the narrowest ranges and the last services and slots first.
 ///
-/// QPN 0, which no packet of RoCE has, is a probe: it goes to the index that the lower 16 bits of its PSN say.
+/// QPN 0, which no packet of RoCE has, is a probe: it goes to the index that the lower 16 bits of
+/// its PSN say.
 pub fn program(steering: &Steering, max_steps: usize) -> Vec<FilterStep> {
     let room = max_steps.clamp(MIN_STEPS, MAX_STEPS);
-    // A quarter for services and one for slots, if they need it: numbers are what most packets have.
+    // A quarter for services and one for slots, if they need it: numbers are what most packets
+    // have.
     let services = most(steering.services.len(), room / 4, |count| {
         services_tree(&steering.services[..count])
     });
@@ -121,7 +128,8 @@ fn general_services(services: Vec<FilterStep>, slots: Vec<FilterStep>) -> Vec<Fi
     steps
 }
 
-/// Service IDs: one tree of lower halves for each upper half. rdma_cm's all have the same upper half.
+/// Service IDs: one tree of lower halves for each upper half. rdma_cm's all have the same upper
+/// half.
 fn services_tree(services: &[(u64, u16)]) -> Vec<FilterStep> {
     let mut sorted: Vec<(u64, u16)> = services.to_vec();
     // Stable, so that the first of equal ones stays first.
@@ -246,7 +254,8 @@ const fn step(code: u16, k: u32) -> FilterStep {
     }
 }
 
-// A load beyond the packet's end makes the program return 0: the first socket's process counts the runt.
+// A load beyond the packet's end makes the program return 0: the first socket's process counts the
+// runt.
 
 const fn load_word(offset: u32) -> FilterStep {
     step(LOAD_WORD, offset)

@@ -1,4 +1,5 @@
-//! Programs are run by an interpreter that reads them as the kernel does, and checked as the kernel checks them.
+//! Programs are run by an interpreter that reads them as the kernel does, and checked as the kernel
+//! checks them.
 
 use super::*;
 
@@ -43,7 +44,8 @@ fn run(program: &[FilterStep], packet: &[u8]) -> u32 {
     }
 }
 
-/// What the kernel demands of a program: every jump stays inside, shifts are short, and it ends in a return.
+/// What the kernel demands of a program: every jump stays inside, shifts are short, and it ends in
+/// a return.
 fn check(program: &[FilterStep], limit: usize) {
     assert!(program.len() <= limit, "{} of {limit}", program.len());
     for (at, step) in program.iter().enumerate() {
