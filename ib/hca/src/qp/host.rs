@@ -1,14 +1,15 @@
 //! What the direct wire's machine asks of the process that it runs in, answered with real memory.
 
 use ferriband_memory::Span;
-use ferriband_memory::remote::RemoteFault;
+use ferriband_memory::remote::{RemoteFault, RemoteProcess};
 use ferriband_transport::direct::layout::QpEntry;
 use ferriband_transport::direct::{AtomicOp, BindRequest, Fault, Host, RemoteSpan};
 use ferriband_transport::types::{Access, Sge};
 
 use crate::process::keys;
-use crate::qp::PeerLink;
+use crate::process::peer::Peer;
 use crate::qp::adapter::Adapter;
+use crate::qp::{PeerLink, Qp};
 use crate::wire::direct::app::{CHUNK_BYTES, app};
 
 /// Copies of one piece stay well below this; the machine never moves more than a message at once.
@@ -78,32 +79,12 @@ impl Host for Adapter {
         skip: u64,
         bytes: u64,
     ) -> Result<(), Fault> {
-        let peer = &*link.0;
-        if peer.is_self() {
-            app().gather_to_addr(from, skip, len(bytes), to.addr);
-            return Ok(());
-        }
-        if to.map_id != 0 {
-            if let Some(addr) = peer.mapped(to.map_id, to.map_offset, bytes) {
-                app().gather_to_addr(from, skip, len(bytes), addr);
-                return if peer.lives() {
-                    Ok(())
-                } else {
-                    Err(Fault::Gone)
-                };
-            }
-            peer.want_map(to.map_id);
-        }
-        let Some(remote) = peer
-            .channel
-            .get()
-            .and_then(|channel| channel.remote.as_ref())
-        else {
-            return Err(Fault::Forbidden);
-        };
-        remote
-            .write(from, skip, to.addr, len(bytes), || peer.lives())
-            .map_err(fault)
+        reach(
+            link,
+            (to, bytes),
+            |addr| app().gather_to_addr(from, skip, len(bytes), addr),
+            |remote, peer| remote.write(from, skip, to.addr, len(bytes), || peer.lives()),
+        )
     }
 
     #[inline]
@@ -115,32 +96,12 @@ impl Host for Adapter {
         skip: u64,
         bytes: u64,
     ) -> Result<(), Fault> {
-        let peer = &*link.0;
-        if peer.is_self() {
-            app().scatter_from_addr(to, skip, len(bytes), from.addr);
-            return Ok(());
-        }
-        if from.map_id != 0 {
-            if let Some(addr) = peer.mapped(from.map_id, from.map_offset, bytes) {
-                app().scatter_from_addr(to, skip, len(bytes), addr);
-                return if peer.lives() {
-                    Ok(())
-                } else {
-                    Err(Fault::Gone)
-                };
-            }
-            peer.want_map(from.map_id);
-        }
-        let Some(remote) = peer
-            .channel
-            .get()
-            .and_then(|channel| channel.remote.as_ref())
-        else {
-            return Err(Fault::Forbidden);
-        };
-        remote
-            .read(to, skip, from.addr, len(bytes), || peer.lives())
-            .map_err(fault)
+        reach(
+            link,
+            (from, bytes),
+            |addr| app().scatter_from_addr(to, skip, len(bytes), addr),
+            |remote, peer| remote.read(to, skip, from.addr, len(bytes), || peer.lives()),
+        )
     }
 
     fn remote_atomic(&self, link: &PeerLink, at: RemoteSpan, op: AtomicOp) -> Option<u64> {
@@ -182,6 +143,36 @@ impl Host for Adapter {
     fn bind(&self, pd: u32, qpn: u32, bind: &BindRequest) -> bool {
         self.memory().bind_window(pd, qpn, bind)
     }
+}
+
+/// Moves `bytes` bytes to or from a peer's memory: by `here` where that is mapped, at this address,
+/// else by `there`. `Gone` for a peer that has died meanwhile, `Forbidden` where neither is possible.
+#[inline(always)]
+fn reach(
+    link: &PeerLink,
+    (at, bytes): (RemoteSpan, u64),
+    here: impl Fn(u64) -> usize,
+    there: impl FnOnce(&RemoteProcess, &Peer<Qp>) -> Result<(), RemoteFault>,
+) -> Result<(), Fault> {
+    let peer = &*link.0;
+    if peer.is_self() {
+        here(at.addr);
+        return Ok(());
+    }
+    if at.map_id != 0 {
+        if let Some(addr) = peer.mapped(at.map_id, at.map_offset, bytes) {
+            here(addr);
+            return match peer.lives() {
+                true => Ok(()),
+                false => Err(Fault::Gone),
+            };
+        }
+        peer.want_map(at.map_id);
+    }
+    let channel = peer.channel.get();
+    let remote = channel.and_then(|channel| channel.remote.as_ref());
+    let remote = remote.ok_or(Fault::Forbidden)?;
+    there(remote, peer).map_err(fault)
 }
 
 fn fault(fault: RemoteFault) -> Fault {
