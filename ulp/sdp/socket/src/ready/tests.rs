@@ -324,6 +324,25 @@ fn another_number_is_a_registration_of_its_own_and_stays_until_the_last_is_close
     assert_eq!(epoll.wait(SHORT), []);
 }
 
+/// A call of another thread has the open file for a moment longer than the program has its number:
+/// in the service thread's the kernel looks at what is watched.
+#[test]
+fn what_is_closed_tells_nothing_while_a_call_goes_on() {
+    let _alone = alone();
+    for in_call in [false, true] {
+        let (here, there) = pair();
+        let epoll = Epoll::new();
+        epoll.add(&there, IN, 1);
+        here.send(b"a");
+        assert_eq!(epoll.wait(LONG), [(IN, 1)]);
+        let file = rustix::io::dup(there.fd()).expect("room");
+        let pin = in_call.then(|| there.pin());
+        drop(there);
+        assert_eq!(epoll.wait(SHORT), [], "pinned: {in_call}");
+        drop((pin, file));
+    }
+}
+
 /// How many descriptors the kernel's instance watches.
 fn watched(epoll: &Epoll) -> usize {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", epoll.0));

@@ -422,10 +422,11 @@ impl Ready {
 
     /// A number of a stream is about to be closed.
     pub(super) fn leave_stream(&self, number: i32, left: &Left<'_>) {
+        // of the last number: whether other processes hold the connection
         let (taken, last) = match left {
             Left::Others(taken) => (*taken, None),
-            Left::Calls(pin) => (pin.taken(), Some(None)),
-            Left::Last(last) => (last.taken(), Some(Some(last))),
+            Left::Calls(pin) => (pin.taken(), Some(pin.others_hold())),
+            Left::Last(last) => (last.taken(), Some(last.others_hold())),
             Left::Plain | Left::Own => return,
         };
         let Some(mut held) = self.waiters.enter() else {
@@ -439,13 +440,12 @@ impl Ready {
             return;
         }
         let all = connection.instances.clone();
-        let others_hold = last.flatten().is_some_and(|last| last.others_hold());
         for (instance, at) in all {
             let Some(mut inside) = instance.inside.enter() else {
                 continue;
             };
             // whoever looks at it by this number is done: the lock was free
-            if last.is_none() {
+            let Some(others_hold) = last else {
                 let one = inside.of(at, taken);
                 let is_by_it = one.is_some_and(|one| one.number == number);
                 let is_retired = is_by_it && inside.unwatch_retired(at, taken);
@@ -454,14 +454,20 @@ impl Ready {
                     self.remove(&mut held, instance, at, taken);
                 }
                 continue;
-            }
+            };
             let is_mine = inside.process == process();
-            let one = inside.of(at, taken);
-            let is_watched = one.is_some_and(|one| one.linked.is_some() && one.number == number);
+            let one = inside.of(at, taken).filter(|one| one.number == number);
+            let is_linked = one.map(|one| one.linked.is_some());
             let own = inside.numbers.first().copied();
             drop(inside);
-            if let (true, true, Some(own)) = (others_hold && is_mine, is_watched, own) {
-                // what another process holds stays in the kernel's instance
+            // A socket stays in the kernel's instance while anybody has it. Another process that
+            // holds it is the program's affair where the kernel has the program's data. The service
+            // thread is not: it may be in the middle of a call, or the kernel may be looking at the
+            // socket for it, and an event of a number that is closed would reach the program.
+            if is_mine
+                && is_linked == Some(others_hold)
+                && let Some(own) = own
+            {
                 let _ = kernel::ctl(own, libc::EPOLL_CTL_DEL, number, None);
             }
             self.remove(&mut held, instance, at, taken);
