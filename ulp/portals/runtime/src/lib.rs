@@ -315,32 +315,35 @@ fn leave(server: &Arc<Server<Local>>) {
 }
 
 /// Serves peers that come late: they cannot know that this process leaves. Ends when nobody is
-/// about to connect and nobody has asked for anything for a time.
+/// about to connect, nobody has connected a moment ago, and nobody has asked for anything for a
+/// time.
 fn linger(server: &Arc<Server<Local>>, end: Duration) {
     let late = wake::now() + LATE;
     let mut until = late;
-    let mut asked = None;
+    let seen = |node: &Node<Local>| (node.users.process.asked, node.users.process.met());
     let mut met = server.with(|node| node.users.process.met());
+    let mut known = None;
     let mut first = Duration::ZERO;
     while wake::now() < end {
         let news = server.wait(Some(until.min(end)), |node| {
-            let process = &node.users.process;
-            let seen = Some(process.asked);
-            (seen != asked).then(|| {
-                asked = seen;
-                process.met()
-            })
+            let seen = seen(node);
+            (Some(seen) != known).then_some(seen)
         });
         let now = wake::now();
         until = match news {
-            Ok(Waited::Done(count)) => {
-                if count > met {
-                    (met, first) = (count, now + FIRST);
+            Ok(Waited::Done(seen)) => {
+                known = Some(seen);
+                if seen.1 > met {
+                    (met, first) = (seen.1, now + FIRST);
                 }
                 first.max(now + QUIET)
             }
             Ok(Waited::TimedOut) => {
-                match server.with(|node| (node.is_meeting(), node.users.process.is_met())) {
+                let look = |node: &mut Node<Local>| {
+                    let is_meeting = node.is_meeting() || Some(seen(node)) != known;
+                    (is_meeting, node.users.process.is_met())
+                };
+                match server.with(look) {
                     (true, _) => now + QUIET,
                     (false, false) if now < late => late,
                     _ => return,
