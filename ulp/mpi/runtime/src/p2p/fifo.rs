@@ -42,7 +42,7 @@ impl Runtime {
 
     /// Sends what waits for `peer` as far as there is room. True if nothing waits any more.
     pub fn pump(&mut self, peer: u32) -> Outcome<bool> {
-        while self.push_bundle(peer)? {}
+        while self.send_several(peer)? {}
         while let Some(front) = self.point.peers[peer as usize].fifo.front() {
             let Message {
                 head,
@@ -71,6 +71,26 @@ impl Runtime {
         Ok(true)
     }
 
+    /// Sends the first of several messages that wait for `peer` together, where that can be. False
+    /// if there is nothing more to do so.
+    #[inline]
+    fn send_several(&mut self, peer: u32) -> Outcome<bool> {
+        let entry = &self.point.peers[peer as usize];
+        if !entry.by_verbs || entry.fifo.len() < 2 || entry.lost {
+            return Ok(false);
+        }
+        let (Some(net), Some(host)) = (&mut self.net, &self.host) else {
+            return Ok(false);
+        };
+        let sent = net.post_several(host, peer, entry.fifo.iter())?;
+        for at in 0..sent.count {
+            if let Some(message) = self.point.peers[peer as usize].fifo.pop_front() {
+                self.has_gone(peer, message.token, sent.first.wrapping_add(at));
+            }
+        }
+        Ok(sent.count != 0)
+    }
+
     /// Sends a message to `peer`, whatever that takes. Its number; none if there is no room now.
     pub(super) fn send(
         &mut self,
@@ -87,14 +107,15 @@ impl Runtime {
                 _ => Ok(Some(0)),
             };
         }
-        if entry.by_verbs {
-            let has_gone = self.post(peer, head, body, source)?;
-            return Ok(has_gone.then(|| self.point.peers[peer as usize].sent));
-        }
         let Some(host) = &self.host else {
             let text = format!("rank {peer} cannot be reached");
             return Err(MpiError::with(MPI_ERR_OTHER, text));
         };
+        if entry.by_verbs
+            && let Some(net) = &mut self.net
+        {
+            return net.post(host, peer, head, body, source);
+        }
         self.shm.link(peer).send(host, peer, head, body, source)
     }
 

@@ -88,7 +88,7 @@ impl Runtime {
         peer.recalled.clear();
         self.shm.link(rank).lose();
         if let Some(net) = &mut self.net {
-            net.forget_requests(rank);
+            net.forget(rank);
         }
         self.point.stalled.retain(|stalled| *stalled != rank);
         for comm in self.point.objects.comms.iter_mut() {

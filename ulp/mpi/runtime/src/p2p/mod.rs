@@ -12,6 +12,7 @@ pub mod comms;
 pub mod deliver;
 pub mod due;
 pub mod family;
+pub mod far;
 pub mod fifo;
 pub mod loss;
 pub mod partitioned;

@@ -6,13 +6,12 @@
 //! enough; a sender that lacks credit too often gives its block up for a larger one; either way
 //! CLOSED lies behind the last record. How channels rest is in [`super::rest`].
 
-use super::Net;
 use super::block::PostInlet;
 use super::memory::Buffers;
 use super::stats::Why;
+use super::{Lent, Net};
 use crate::errors::{Outcome, broken};
-use crate::runtime::Runtime;
-use crate::transport::contract::Place;
+use crate::transport::contract::{Deliver, Place, Roster};
 use ferriband_ibv::{Access, WrOpcode};
 use ferriband_mpi_proto::envelope::{Channel, Kind, Phase};
 use ferriband_mpi_proto::fast::{AnySender, Design, Plan};
@@ -218,17 +217,14 @@ impl Net {
     }
 }
 
-impl Runtime {
+impl Net {
     /// A message has gone by SEND to `peer`: asks for a block once there have been enough, or for a larger one.
     pub(super) fn count_send(&mut self, peer: u32) -> Outcome {
-        let fast = self.settings.verbs.fast;
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        if fast.channels == 0 || net.life.closing {
+        let fast = self.limits.fast;
+        if fast.channels == 0 || self.life.closing {
             return Ok(());
         }
-        let out = &mut net.link(peer).fast.out;
+        let out = &mut self.link(peer).fast.out;
         if out.is_too_small && fast.grows && !out.is_full_grown {
             out.is_too_small = false;
             return self.grow(peer);
@@ -240,15 +236,12 @@ impl Runtime {
     }
 
     fn ask_for_block(&mut self, peer: u32) -> Outcome {
-        let usual = self.settings.verbs.fast.plan;
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
+        let usual = self.limits.fast.plan;
         let (address, rkey) = (
-            net.blocks.returns.address() + u64::from(peer) * 8,
-            net.blocks.returns.rkey(),
+            self.blocks.returns.address() + u64::from(peer) * 8,
+            self.blocks.returns.rkey(),
         );
-        let out = &mut net.link(peer).fast.out;
+        let out = &mut self.link(peer).fast.out;
         let plan = *out.plan.get_or_insert(usual);
         out.state = State::Opening(plan);
         out.messages = 0;
@@ -262,15 +255,12 @@ impl Runtime {
             epoch: out.life.into(),
             granted: 0.into(),
         };
-        self.answer(peer, Kind::Open, open.as_bytes())
+        self.say(peer, Kind::Open, open.as_bytes())
     }
 
     /// Gives the block up for one of twice the size.
     fn grow(&mut self, peer: u32) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let out = &mut net.link(peer).fast.out;
+        let out = &mut self.link(peer).fast.out;
         let Some(plan) = out.plan.filter(|_| out.is_open()) else {
             return Ok(());
         };
@@ -280,19 +270,16 @@ impl Runtime {
             out.is_full_grown = true;
             return Ok(());
         };
-        net.stats.grown += 1;
+        self.stats.grown += 1;
         self.reopen(peer, larger)
     }
 
     /// From here on blocks are filled by `design`: those that there are are given up for such ones.
     pub fn change_design(&mut self, design: Design) -> Outcome {
         let plan = Plan::usual(design);
-        self.settings.verbs.fast.plan = plan;
-        for peer in 0..self.point.peers.len() as u32 {
-            let link = self
-                .net
-                .as_mut()
-                .and_then(|net| net.links[peer as usize].as_deref_mut());
+        self.limits.fast.plan = plan;
+        for peer in 0..self.links.len() as u32 {
+            let link = self.links[peer as usize].as_deref_mut();
             let Some(out) = link.map(|link| &mut link.fast.out) else {
                 continue;
             };
@@ -308,33 +295,27 @@ impl Runtime {
 
     /// Gives the block up for another one.
     fn reopen(&mut self, peer: u32, plan: Plan) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let link = net.link(peer);
+        let link = self.link(peer);
         let posted = link.wire.queue.last_posted();
         let out = &mut link.fast.out;
         let life = out.life;
         out.close(posted);
         out.plan = Some(plan);
-        net.stats.closed += 1;
-        self.answer(peer, Kind::Closed, phase(life, 0).as_bytes())?;
+        self.stats.closed += 1;
+        self.say(peer, Kind::Closed, phase(life, 0).as_bytes())?;
         self.ask_for_block(peer)
     }
 
     /// `peer` asks for a block of this process.
-    pub fn take_open(&mut self, peer: u32, open: &Channel) -> Outcome {
-        let fast = self.settings.verbs.fast;
-        let Some(net) = &mut self.net else {
-            return Err(broken(peer));
-        };
+    pub(super) fn take_open(&mut self, peer: u32, open: &Channel) -> Outcome {
+        let fast = self.limits.fast;
         let mut closing = None;
-        let answer = match net.grant(peer, open, fast.channels, fast.budget()) {
+        let answer = match self.grant(peer, open, fast.channels, fast.budget()) {
             Ok(granted) => granted,
             Err(has_no_room) => {
-                net.stats.refused += 1;
+                self.stats.refused += 1;
                 if has_no_room {
-                    closing = net.slowest(fast.close_below);
+                    closing = self.slowest(fast.close_below);
                 }
                 Channel {
                     granted: 0.into(),
@@ -342,21 +323,23 @@ impl Runtime {
                 }
             }
         };
-        self.answer(peer, Kind::Opened, answer.as_bytes())?;
+        self.say(peer, Kind::Opened, answer.as_bytes())?;
         match closing {
-            Some((slow, life)) => self.answer(slow, Kind::Close, phase(life, 0).as_bytes()),
+            Some((slow, life)) => self.say(slow, Kind::Close, phase(life, 0).as_bytes()),
             None => Ok(()),
         }
     }
 
     /// `peer` answers.
-    pub fn take_opened(&mut self, peer: u32, opened: &Channel) -> Outcome {
+    pub(super) fn take_opened<R: Roster, D: Deliver>(
+        &mut self,
+        peer: u32,
+        opened: &Channel,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
         // Records before this may tell of credit of the channel's last life.
-        self.drain_before(peer)?;
-        let Some(net) = &mut self.net else {
-            return Err(broken(peer));
-        };
-        let out = &mut net.link(peer).fast.out;
+        self.drain_before(peer, lent)?;
+        let out = &mut self.link(peer).fast.out;
         let State::Opening(plan) = out.state else {
             return Err(broken(peer));
         };
@@ -370,25 +353,25 @@ impl Runtime {
         }
         out.state = State::Closed;
         if opened.granted.get() == 0 {
-            net.stats.refused += 1;
+            self.stats.refused += 1;
             return self.refused_block(peer, plan);
         }
         let mirror = if plan.mirror() == 0 {
             None
         } else {
             let name = c"ferriband-mpi-mirror";
-            match Buffers::new(&net.device.pd, name, 1, plan.mirror(), Access::LOCAL_WRITE) {
+            match Buffers::new(&self.device.pd, name, 1, plan.mirror(), Access::LOCAL_WRITE) {
                 Ok(mirror) => Some(mirror),
                 Err(_) => {
                     // Without memory for the mirror the block is of no use.
-                    let life = net.link(peer).fast.out.life;
-                    net.link(peer).fast.out.refusals += 1;
-                    return self.answer(peer, Kind::Closed, phase(life, 0).as_bytes());
+                    let life = self.link(peer).fast.out.life;
+                    self.link(peer).fast.out.refusals += 1;
+                    return self.say(peer, Kind::Closed, phase(life, 0).as_bytes());
                 }
             }
         };
         // What the word holds is credit of the last life; nobody writes to it before a record of this one has come.
-        net.blocks
+        self.blocks
             .returns
             .word(peer * 8)
             .store(0, Ordering::Relaxed);
@@ -400,25 +383,22 @@ impl Runtime {
             },
             mirror,
         };
-        let link = net.link(peer);
+        let link = self.link(peer);
         let mut old = std::mem::take(&mut link.fast.out.old);
         old.retain(|(posted, _)| !link.wire.queue.has_completed(*posted));
         link.fast.out.old = old;
         link.fast.out.state = State::Open(Box::new(open));
         link.fast.out.judged = (0, 0);
         link.fast.gate.reopen();
-        net.stats.opened += 1;
-        net.note_memory();
+        self.stats.opened += 1;
+        self.note_memory();
         Ok(())
     }
 
     /// There is no block of that size: one of the former size, which was given up for it, there was.
     fn refused_block(&mut self, peer: u32, plan: Plan) -> Outcome {
-        let usual = self.settings.verbs.fast.plan;
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let out = &mut net.link(peer).fast.out;
+        let usual = self.limits.fast.plan;
+        let out = &mut self.link(peer).fast.out;
         if plan.size() > usual.size() && !out.is_full_grown {
             out.is_full_grown = true;
             out.plan = Plan::new(plan.design(), plan.size() / 2, plan.granule());
@@ -429,11 +409,8 @@ impl Runtime {
     }
 
     /// `peer` needs the block for others.
-    pub fn take_close(&mut self, peer: u32, close: &Phase) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Err(broken(peer));
-        };
-        let link = net.link(peer);
+    pub(super) fn take_close(&mut self, peer: u32, close: &Phase) -> Outcome {
+        let link = self.link(peer);
         let posted = link.wire.queue.last_posted();
         let out = &mut link.fast.out;
         if !out.is_open() || out.life != close.epoch.get() {
@@ -443,21 +420,23 @@ impl Runtime {
         out.close(posted);
         out.messages = 0;
         out.refusals = out.refusals.max(1);
-        net.stats.closed += 1;
-        self.answer(peer, Kind::Closed, close.as_bytes())
+        self.stats.closed += 1;
+        self.say(peer, Kind::Closed, close.as_bytes())
     }
 
     /// `peer` writes no more to its block.
-    pub fn take_closed(&mut self, peer: u32, closed: &Phase) -> Outcome {
-        self.drain_before(peer)?;
-        let Some(net) = &mut self.net else {
-            return Err(broken(peer));
-        };
-        let is_it = net
+    pub(super) fn take_closed<R: Roster, D: Deliver>(
+        &mut self,
+        peer: u32,
+        closed: &Phase,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        self.drain_before(peer, lent)?;
+        let is_it = self
             .inlet_of(peer)
             .is_some_and(|inlet| inlet.life == closed.epoch.get());
-        if is_it && let Some(index) = net.link(peer).fast.inlet.take() {
-            net.blocks.inlets[index as usize] = None;
+        if is_it && let Some(index) = self.link(peer).fast.inlet.take() {
+            self.blocks.inlets[index as usize] = None;
         }
         Ok(())
     }
