@@ -162,8 +162,9 @@ impl Runtime {
         if let Some(net) = &mut self.net {
             net.cut_off(peer, why);
         }
-        // It has no error for anybody.
-        let _ = self.hear_of_losses();
+        if !self.point.peers[peer as usize].lost {
+            self.lose(peer);
+        }
     }
 
     /// Ends what concerns ranks whose connections were lost, and the call if the program wants

@@ -245,7 +245,7 @@ impl Runtime {
     ) -> Outcome {
         let token = self.point.requests.slab.token(request);
         let source = self.point.requests[request].source.part(0, length as usize);
-        let Some(net) = &mut self.net else {
+        let Some(net) = self.net.as_mut().filter(|net| net.reaches(peer)) else {
             return Err(broken(peer));
         };
         match net.serve(peer, token, source, asked, receive)? {

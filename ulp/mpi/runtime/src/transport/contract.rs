@@ -84,6 +84,14 @@ pub struct Sent {
 impl Sent {
     /// None now.
     pub const NONE: Self = Self { count: 0, first: 0 };
+
+    /// One, with that number.
+    pub const fn one(number: u32) -> Self {
+        Self {
+            count: 1,
+            first: number,
+        }
+    }
 }
 
 /// What becomes of a message that was told.

@@ -56,11 +56,13 @@ pub struct Told {
     pub log_full: u64,
     /// Messages not by the fast path: they have gone together with others.
     pub bundled: u64,
-    /// Messages to ranks of this host that lay in memory which this rank had just read; they are not among those above.
+    /// Messages to ranks of this host that lay in memory which this rank had just read; they are
+    /// not among those above.
     pub placed: u64,
     /// Ranks of this host that this one has sent something to, by memory that both share.
     pub host_peers: u64,
-    /// Records to them, those of the two runtimes among them; to each modulo 2^32, as they are numbered.
+    /// Records to them, those of the two runtimes among them; to each modulo 2^32, as they are
+    /// numbered.
     pub host_records: u64,
     /// Of the long messages, those that were sent by another host's rank into the program's buffer.
     pub landed: u64,

@@ -1,10 +1,14 @@
-//! Message-level acknowledgements: what was sent by verbs is kept until the peer's runtime says that it has taken it.
+//! Message-level acknowledgements: what was sent by verbs is kept until the peer's runtime says
+//! that it has taken it.
 //!
-//! A short message is laid out in the log and posted from there; a longer one stays in the staging buffer that the adapter sends it from; where the sender has a mirror of
-//! the block, records lie there. So keeping a message costs a copy only where staging buffers run short.
+//! A short message is laid out in the log and posted from there; a longer one stays in the staging
+//! buffer that the adapter sends it from; where the sender has a mirror of the block, records lie
+//! there. So keeping a message costs a copy only where staging buffers run short.
 //!
-//! The number of the last message taken rides on every envelope and on every return of credit; after many messages or bytes it goes alone, in the return word where
-//! there is a channel, else in a NOTE. A return word wakes nobody: a rank whose messages wait for room in the log does not sleep for long.
+//! The number of the last message taken rides on every envelope and on every return of credit;
+//! after many messages or bytes it goes alone, in the return word where there is a channel, else in
+//! a NOTE. A return word wakes nobody: a rank whose messages wait for room in the log does not
+//! sleep for long.
 
 use super::Net;
 use super::queue::What;
@@ -55,7 +59,8 @@ impl Net {
         }
     }
 
-    /// `peer` is to be told what has been taken, unless what the program sends to it does so first; or there was no room to.
+    /// `peer` is to be told what has been taken, unless what the program sends to it does so first;
+    /// or there was no room to.
     #[inline]
     pub(super) fn owe(&mut self, peer: u32) {
         if !self.blocks.owing.contains(&peer) {

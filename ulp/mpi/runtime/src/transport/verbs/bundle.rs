@@ -1,13 +1,17 @@
-//! Short messages that go together: where our own adapter makes packets, one costs as much as a run of many, so what a program sends in one go after the first
-//! few waits until it looks at MPI again, and goes by one SEND.
+//! Short messages that go together: where our own adapter makes packets, one costs as much as a run
+//! of many, so what a program sends in one go after the first few waits until it looks at MPI
+//! again, and goes by one SEND.
 //!
-//! A bundle is an envelope without a number, then messages, each with its envelope and its length before it. They are counted, logged and taken in their turn as if
-//! each had come alone. Must not know: what a message says.
+//! A bundle is an envelope without a number, then messages, each with its envelope and its length
+//! before it. They are counted, logged and taken in their turn as if each had come alone. Must not
+//! know: what a message says.
 
+use super::acks::Keep;
+use super::lay::{Staged, lay};
 use super::link::Link;
 use super::queue::What;
 use super::stats::Why;
-use super::{BUNDLE, Id, Lent, Net, Ready};
+use super::{BUNDLE, Id, Lent, Net};
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
@@ -106,19 +110,29 @@ impl Net {
         })
     }
 
-    /// Sends the first of `messages`, which wait for `peer`, together, if there are several of them
-    /// and they are short. None of them: there is nothing more to do so.
-    pub fn post_several<'a, R: Roster>(
+    /// Sends the first of `messages`, which wait for a connected peer, together, if there are
+    /// several of them and they are short. None of them: there is nothing more to do so.
+    pub(super) fn send_together<'a>(
         &mut self,
-        roster: &R,
         peer: u32,
         messages: impl Iterator<Item = &'a Message> + Clone,
     ) -> Outcome<Sent> {
-        if self.ready(roster, peer)? == Ready::NotYet || !self.has_spoken(peer)? {
+        let mut first = messages.clone();
+        let (Some(one), Some(two)) = (first.next(), first.next()) else {
             return Ok(Sent::NONE);
-        }
+        };
+        self.send_several(peer, [one, two], messages)
+    }
+
+    #[cold]
+    fn send_several<'a>(
+        &mut self,
+        peer: u32,
+        first: [&Message; 2],
+        messages: impl Iterator<Item = &'a Message> + Clone,
+    ) -> Outcome<Sent> {
         let limit = self.longest_send(peer).min(BUNDLE as usize);
-        let mut first = messages.clone().take(2);
+        let mut first = first.into_iter();
         let length = first.try_fold(ENVELOPE, |sum, message| Some(sum + item(message)?));
         let do_fit = length.is_some_and(|length| length <= limit);
         let waits = self.coalesce.is_taking && !self.coalesce.presses;
@@ -164,7 +178,8 @@ impl Net {
         Ok(Sent { count, first })
     }
 
-    /// Writes messages into a staging buffer and the log, as many as fit, and as that takes. How many, and where they end.
+    /// Writes messages into a staging buffer and the log, as many as fit, and as that takes. How
+    /// many, and where they end.
     fn fill_bundle<'a>(
         &mut self,
         peer: u32,
@@ -187,7 +202,7 @@ impl Net {
             }
             count += 1;
             let seq = sent.wrapping_add(count);
-            let head = Envelope {
+            let envelope = Envelope {
                 kind: message.head.kind,
                 flags: message.head.flags,
                 seq,
@@ -195,21 +210,30 @@ impl Net {
                 credit,
                 tag: message.head.tag,
                 context: message.head.context,
+            };
+            let memory = &self.stages.memory;
+            memory.write(buffer, at as u32, &(length as u32).to_le_bytes());
+            let mut room = Staged {
+                memory,
+                index: buffer,
+                at: (at + ITEM) as u32,
+            };
+            lay(
+                &mut room,
+                &envelope,
+                message.body.as_slice(),
+                message.source,
+            );
+            if acks && let Some(link) = self.links[peer as usize].as_deref_mut() {
+                let place = Held {
+                    seq,
+                    buffer,
+                    at: (at + ITEM) as u32,
+                    length: length as u32,
+                };
+                Keep::Copied.keep(&mut link.acks.log, &self.stages, place);
             }
-            .emit();
-            let (body, source) = (message.body.as_slice(), message.source);
-            let stages = &self.stages.memory;
-            stages.write(buffer, at as u32, &(length as u32).to_le_bytes());
-            stages.write(buffer, (at + ITEM) as u32, &head);
-            stages.write(buffer, (at + ITEM + ENVELOPE) as u32, body);
             at += whole;
-            stages.fill(buffer, (at - source.len()) as u32, source);
-            if acks {
-                let log = &mut self.link(peer).acks.log;
-                log.keep(seq, [&head, body], source.len(), |rest| {
-                    source.copy_into(rest);
-                });
-            }
         }
         let head = Envelope {
             kind: Kind::Bundle,
@@ -239,7 +263,8 @@ impl Net {
         Ok(())
     }
 
-    /// A bundle has come. `again`: the first of its messages may have been taken before there was no memory for another.
+    /// A bundle has come. `again`: the first of its messages may have been taken before there was
+    /// no memory for another.
     pub(super) fn take_bundle<R: Roster, D: Deliver>(
         &mut self,
         from: u32,

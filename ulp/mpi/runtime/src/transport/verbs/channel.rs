@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// After a refusal, so many times more messages pass before the next question as before the first, then twice as many.
+/// After a refusal, so many times more messages pass before the next question as before the first,
+/// then twice as many.
 const AGAIN: u32 = 64;
 /// Senders are judged by what they have sent in so long at least.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -45,7 +46,8 @@ pub struct Outbound {
     /// Messages since the block was last judged, and those that found no room in it.
     judged: (u32, u32),
     is_too_small: bool,
-    /// Mirrors of former lives, from which records may still be on their way: until the request of that number has completed.
+    /// Mirrors of former lives, from which records may still be on their way: until the request of
+    /// that number has completed.
     old: Vec<(u32, Buffers)>,
 }
 
@@ -127,7 +129,8 @@ pub(super) fn phase(epoch: u32, own: u32) -> Phase {
 }
 
 impl Net {
-    /// Makes a block for `peer`, if it may have one. The error says whether there would be one if another sender had none.
+    /// Makes a block for `peer`, if it may have one. The error says whether there would be one if
+    /// another sender had none.
     fn grant(
         &mut self,
         peer: u32,
@@ -186,7 +189,8 @@ impl Net {
         Ok(granted)
     }
 
-    /// Somebody was refused: the sender with the fewest records since the last time, if those were few; with the life of its channel.
+    /// Somebody was refused: the sender with the fewest records since the last time, if those were
+    /// few; with the life of its channel.
     fn slowest(&mut self, below: u32) -> Option<(u32, u32)> {
         let passed = self.blocks.judged.elapsed();
         let is_closing = self
@@ -218,7 +222,8 @@ impl Net {
 }
 
 impl Net {
-    /// A message has gone by SEND to `peer`: asks for a block once there have been enough, or for a larger one.
+    /// A message has gone by SEND to `peer`: asks for a block once there have been enough, or for a
+    /// larger one.
     pub(super) fn count_send(&mut self, peer: u32) -> Outcome {
         let fast = self.limits.fast;
         if fast.channels == 0 || self.life.closing {
@@ -270,7 +275,7 @@ impl Net {
             out.is_full_grown = true;
             return Ok(());
         };
-        self.stats.grown += 1;
+        self.stats.channels.grown += 1;
         self.reopen(peer, larger)
     }
 
@@ -301,7 +306,7 @@ impl Net {
         let life = out.life;
         out.close(posted);
         out.plan = Some(plan);
-        self.stats.closed += 1;
+        self.stats.channels.closed += 1;
         self.say(peer, Kind::Closed, phase(life, 0).as_bytes())?;
         self.ask_for_block(peer)
     }
@@ -313,7 +318,7 @@ impl Net {
         let answer = match self.grant(peer, open, fast.channels, fast.budget()) {
             Ok(granted) => granted,
             Err(has_no_room) => {
-                self.stats.refused += 1;
+                self.stats.channels.refused += 1;
                 if has_no_room {
                     closing = self.slowest(fast.close_below);
                 }
@@ -353,7 +358,7 @@ impl Net {
         }
         out.state = State::Closed;
         if opened.granted.get() == 0 {
-            self.stats.refused += 1;
+            self.stats.channels.refused += 1;
             return self.refused_block(peer, plan);
         }
         let mirror = if plan.mirror() == 0 {
@@ -370,7 +375,8 @@ impl Net {
                 }
             }
         };
-        // What the word holds is credit of the last life; nobody writes to it before a record of this one has come.
+        // What the word holds is credit of the last life; nobody writes to it before a record of
+        // this one has come.
         self.blocks
             .returns
             .word(peer * 8)
@@ -390,12 +396,13 @@ impl Net {
         link.fast.out.state = State::Open(Box::new(open));
         link.fast.out.judged = (0, 0);
         link.fast.gate.reopen();
-        self.stats.opened += 1;
+        self.stats.channels.opened += 1;
         self.note_memory();
         Ok(())
     }
 
-    /// There is no block of that size: one of the former size, which was given up for it, there was.
+    /// There is no block of that size: one of the former size, which was given up for it, there
+    /// was.
     fn refused_block(&mut self, peer: u32, plan: Plan) -> Outcome {
         let usual = self.limits.fast.plan;
         let out = &mut self.link(peer).fast.out;
@@ -420,7 +427,7 @@ impl Net {
         out.close(posted);
         out.messages = 0;
         out.refusals = out.refusals.max(1);
-        self.stats.closed += 1;
+        self.stats.channels.closed += 1;
         self.say(peer, Kind::Closed, close.as_bytes())
     }
 

@@ -407,12 +407,14 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Arc<Context>> {
     ))
 }
 
-/// True if InfiniBand ports lead to other hosts: our own do on a host of a live fabric only (`ferriband mpirun --fabric-hosts`), else they end at this host.
+/// True if InfiniBand ports lead to other hosts: our own do on a host of a live fabric only
+/// (`ferriband mpirun --fabric-hosts`), else they end at this host.
 fn leads_away(verbs: &Verbs) -> bool {
     !verbs.is_ours() || std::env::var_os("FERRIBAND_HOST").is_some()
 }
 
-/// The entry of the GID table that peers are given: on Ethernet the first of RoCE v2 that is an IPv4 address, else the first of RoCE v2.
+/// The entry of the GID table that peers are given: on Ethernet the first of RoCE v2 that is an
+/// IPv4 address, else the first of RoCE v2.
 fn best_gid(context: &Context, name: &str, count: u32, is_ethernet: bool) -> Outcome<(u8, Gid)> {
     let mut best: Option<(u8, Gid)> = None;
     for index in 0..count.min(256) {
@@ -427,7 +429,8 @@ fn best_gid(context: &Context, name: &str, count: u32, is_ethernet: bool) -> Out
             return Ok(found);
         }
         let kind = format!("/sys/class/infiniband/{name}/ports/{PORT}/gid_attrs/types/{index}");
-        // Where nothing says what an entry is (our own adapter has no such file), all are of RoCE v2.
+        // Where nothing says what an entry is (our own adapter has no such file), all are of RoCE
+        // v2.
         let is_old = std::fs::read_to_string(kind).is_ok_and(|kind| !kind.contains("v2"));
         if is_old {
             continue;

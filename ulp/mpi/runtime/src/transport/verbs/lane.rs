@@ -1,11 +1,16 @@
-//! The lane: a second queue pair to a peer, whose receives are the program's own buffers. A long message that comes by it is one SEND.
+//! The lane: a second queue pair to a peer, whose receives are the program's own buffers. A long
+//! message that comes by it is one SEND.
 //!
-//! Where our adapter makes the packets all of a SEND's are alike, and go in the longest runs that the kernel takes, from one message to the next. The first of a WRITE is longer
-//! than the others, which costs a run of its own, and the word that all is written costs another; 64 KiB take three in place of one. Nor does the peer need a key.
+//! Where our adapter makes the packets all of a SEND's are alike, and go in the longest runs that
+//! the kernel takes, from one message to the next. The first of a WRITE is longer than the others,
+//! which costs a run of its own, and the word that all is written costs another; 64 KiB take three
+//! in place of one. Nor does the peer need a key.
 //!
-//! Both ends say once which queue pair is theirs ([`Kind::Lane`]), whoever wants it first; the receiver asks for a message by it only when it has connected its own and has posted
-//! the message's receive. The sender learns of the lane before it is asked, and is asked in the order of the receives, for both are numbered messages. So no receive is ever missing, and
-//! each message meets its own. Must not know: what a message says.
+//! Both ends say once which queue pair is theirs ([`Kind::Lane`]), whoever wants it first; the
+//! receiver asks for a message by it only when it has connected its own and has posted the
+//! message's receive. The sender learns of the lane before it is asked, and is asked in the order
+//! of the receives, for both are numbered messages. So no receive is ever missing, and each message
+//! meets its own. Must not know: what a message says.
 
 use super::limits::Rendezvous;
 use super::memory::Reachable;
@@ -96,7 +101,8 @@ fn after(number: u32) -> u32 {
 }
 
 impl Net {
-    /// Whether long messages from `peer` that lie in one run there come by the lane, once there is one.
+    /// Whether long messages from `peer` that lie in one run there come by the lane, once there is
+    /// one.
     pub(super) fn wants_lane(&self, peer: u32) -> bool {
         match self.limits.rendezvous {
             Rendezvous::Auto => self.goes_by_packets(peer),
@@ -105,8 +111,9 @@ impl Net {
         }
     }
 
-    /// Posts the receive of a message of `length` bytes from `peer`, into `range`: its number. None if there is no lane, or no room: then it is written. The first to want
-    /// the lane begins to make it.
+    /// Posts the receive of a message of `length` bytes from `peer`, into `range`: its number. None
+    /// if there is no lane, or no room: then it is written. The first to want the lane begins to
+    /// make it.
     pub(super) fn land(
         &mut self,
         peer: u32,

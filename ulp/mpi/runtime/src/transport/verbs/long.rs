@@ -1,4 +1,5 @@
-//! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs to the receiver's (RPut).
+//! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs
+//! to the receiver's (RPut).
 
 use super::lane::LONGEST;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
@@ -327,8 +328,8 @@ impl Net {
         }
     }
 
-    /// The rank `peer` has died: what moves bytes from or to it is over, whatever comes of that, and
-    /// it is told nothing more.
+    /// The rank `peer` has died: what moves bytes from or to it is over, whatever comes of that,
+    /// and it is told nothing more.
     #[cold]
     pub fn forget(&mut self, peer: u32) {
         let Some(link) = self.links[peer as usize].as_deref_mut() else {

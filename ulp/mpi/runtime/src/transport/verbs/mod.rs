@@ -4,8 +4,9 @@
 //! Owns: the device and what is made of it, the shared receive queue and its buffers, the
 //! connections and how they come about ([`setup`]), which request a completion is about
 //! ([`receive`]), what is said about connections ([`send`]), and long messages ([`long`]). Must not
-//! know: what a message says beyond its envelope, requests of the program, communicators. Memory that a device or a peer writes, and the program's memory in requests, are
-//! touched in [`memory`] alone.
+//! know: what a message says beyond its envelope, requests of the program, communicators. Memory
+//! that a device or a peer writes, and the program's memory in requests, are touched in [`memory`]
+//! alone.
 
 mod acks;
 mod block;
@@ -14,6 +15,7 @@ mod channel;
 mod device;
 mod errors;
 mod lane;
+mod lay;
 mod life;
 pub mod limits;
 pub mod link;
@@ -51,7 +53,8 @@ const RECEIVE: u32 = 8192;
 /// Bytes of a receive buffer where our own adapter makes packets: longer messages come eagerly
 /// there, and short ones together.
 const LONG_RECEIVE: u32 = LONGEST_BY_PACKETS as u32 + 64;
-/// Bytes of messages that go together, so that they cost one run of packets: 56 of 1,024 bytes are what the kernel takes at once.
+/// Bytes of messages that go together, so that they cost one run of packets: 56 of 1,024 bytes are
+/// what the kernel takes at once.
 const BUNDLE: u32 = 56 << 10;
 /// Receives that are posted at first.
 const RECEIVES: u32 = 64;

@@ -39,7 +39,7 @@ impl Net {
             if writes {
                 link.fast.gate.promise();
             }
-            self.stats.pauses += 1;
+            self.stats.channels.pauses += 1;
             self.say(from, Kind::Pause, phase(epoch, writes.into()).as_bytes())?;
         }
         Ok(all)

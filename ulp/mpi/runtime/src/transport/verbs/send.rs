@@ -2,6 +2,7 @@
 //! that are reached by verbs say to each other about that, which goes before them.
 
 use super::acks::Keep;
+use super::lay::{Staged, lay};
 use super::queue::What;
 use super::stats::Why;
 use super::{INLINE, Id, Net, RECEIVE, Ready};
@@ -9,7 +10,7 @@ use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::trace;
-use crate::transport::contract::{Head, Message, Roster};
+use crate::transport::contract::{Head, Message, Roster, Sent};
 use ferriband_ibv::{Element, SendFlags, SendWr};
 use ferriband_mpi_proto::brief::{Pattern, fills_a_packet};
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
@@ -19,7 +20,29 @@ use ferriband_mpi_proto::replay::Held;
 const MOST_WORDS: usize = 32;
 
 impl Net {
-    /// Sends a message of the program, or about one: its number. None: not now.
+    /// Sends the first of `messages`, which wait for `peer` in this order: several that are short
+    /// together, else one by itself.
+    pub fn send<'a, R: Roster>(
+        &mut self,
+        roster: &R,
+        peer: u32,
+        messages: impl Iterator<Item = &'a Message> + Clone,
+    ) -> Outcome<Sent> {
+        if self.ready(roster, peer)? == Ready::NotYet || !self.has_spoken(peer)? {
+            return Ok(Sent::NONE);
+        }
+        let sent = self.send_together(peer, messages.clone())?;
+        if sent.count != 0 || self.waits_for_others(peer) {
+            return Ok(sent);
+        }
+        let Some(one) = messages.into_iter().next() else {
+            return Ok(Sent::NONE);
+        };
+        let number = self.post_now(peer, &one.head, one.body.as_slice(), one.source)?;
+        Ok(number.map_or(Sent::NONE, Sent::one))
+    }
+
+    /// Sends a message that nothing waits before: its number. None: not now.
     pub fn post<R: Roster>(
         &mut self,
         roster: &R,
@@ -69,13 +92,13 @@ impl Net {
             context,
         };
         if !is_numbered {
-            let has_gone = self.send(peer, &envelope, body, source, None)?;
+            let has_gone = self.send_whole(peer, &envelope, body, source, None)?;
             return Ok(has_gone.then_some(sent));
         }
         let head = envelope.emit();
         let keep = acks.then_some(seq);
         let why = self.store_with(peer, &head, seq, body, source, acks)?;
-        if why.is_some() && !self.send(peer, &envelope, body, source, keep)? {
+        if why.is_some() && !self.send_whole(peer, &envelope, body, source, keep)? {
             if acks {
                 // Perhaps for want of room to keep it, which comes without a completion.
                 self.has_log_room(peer, ENVELOPE + body.len() + source.len());
@@ -177,7 +200,7 @@ impl Net {
 
     /// Posts a SEND of envelope, body and payload, and keeps it under the number `keep`. False if
     /// there is no room.
-    fn send(
+    fn send_whole(
         &mut self,
         peer: u32,
         envelope: &Envelope,
@@ -213,8 +236,7 @@ impl Net {
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return Ok(false);
         };
-        let at = ENVELOPE + body.len();
-        let length = at + source.len();
+        let length = ENVELOPE + body.len() + source.len();
         let mut loose;
         let bytes = match keep {
             Some(_) => match link.acks.log.room(length) {
@@ -226,9 +248,7 @@ impl Net {
                 &mut loose[..length]
             }
         };
-        bytes[..ENVELOPE].copy_from_slice(&envelope.emit());
-        bytes[ENVELOPE..at].copy_from_slice(body);
-        source.copy_into(&mut bytes[at..]);
+        lay(bytes, envelope, body, source);
         let elements = [Element::inline(bytes)];
         let request = SendWr::send(Id::Peer(peer).code(), &elements);
         let flags = SendFlags::INLINE;
@@ -265,8 +285,7 @@ impl Net {
         let Some(buffer) = self.stages.take() else {
             return Ok(false);
         };
-        let at = ENVELOPE + body.len();
-        let length = (at + source.len()) as u32;
+        let length = (ENVELOPE + body.len() + source.len()) as u32;
         let log = keep.map(|_| &link.acks.log);
         let Some(how) = Keep::choose(log, &self.stages, buffer, length as usize) else {
             self.stages.give(buffer);
@@ -276,9 +295,12 @@ impl Net {
         let is_brief = is_known && fills_a_packet(source.len(), ENVELOPE, link.wire.mtu as usize);
         let left_out = if is_brief { ENVELOPE as u32 } else { 0 };
         let memory = &self.stages.memory;
-        memory.write(buffer, 0, &envelope.emit());
-        memory.write(buffer, ENVELOPE as u32, body);
-        memory.fill(buffer, at as u32, source);
+        let mut room = Staged {
+            memory,
+            index: buffer,
+            at: 0,
+        };
+        lay(&mut room, envelope, body, source);
         let elements = [memory.element_at(buffer, left_out, length - left_out)];
         let mut request = SendWr::send(Id::Peer(peer).code(), &elements);
         if is_brief {

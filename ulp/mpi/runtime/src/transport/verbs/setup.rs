@@ -22,7 +22,8 @@ use std::time::Instant;
 const READS: u32 = 16;
 /// What is not answered is repeated so often.
 const RETRIES: u8 = 7;
-/// A peer without a posted receive is tried again for ever: its process is there, and will come to it.
+/// A peer without a posted receive is tried again for ever: its process is there, and will come to
+/// it.
 const FOR_EVER: u8 = 7;
 /// The pause before that, in the API's code: 0.01 ms.
 const RNR_TIMER: u8 = 1;
@@ -149,7 +150,8 @@ impl Net {
         self.listen(index)?;
         let ranks = self.links.len() as u32;
         let datagram = Datagram::parse(&bytes).filter(|_| is_whole);
-        // What is no datagram for this rank from one of the job is nothing: anybody may send to a datagram queue pair.
+        // What is no datagram for this rank from one of the job is nothing: anybody may send to a
+        // datagram queue pair.
         let Some(datagram) =
             datagram.filter(|one| one.is_for(self.connect.me, ranks, self.connect.secret))
         else {
@@ -177,7 +179,8 @@ impl Net {
             if link.wire.machine.poll_timeout().is_none()
                 && link.wire.machine.poll_transmit().is_none()
             {
-                // It must not come back by itself: a rank that always has something to do never gives its core away.
+                // It must not come back by itself: a rank that always has something to do never
+                // gives its core away.
                 link.wire.is_setting_up = false;
                 self.connect.setting_up.swap_remove(at);
                 did = true;
@@ -442,7 +445,8 @@ impl Net {
     }
 }
 
-/// A PSN to begin with. It need not be secret, only not the same each time, so that packets of a former connection do not fit.
+/// A PSN to begin with. It need not be secret, only not the same each time, so that packets of a
+/// former connection do not fit.
 pub(super) fn psn(number: u32) -> u32 {
     let mut random = [0_u8; 4];
     // A failure leaves zeros, which is a PSN like any other.

@@ -1,4 +1,5 @@
-//! What is counted of messages by verbs: the figures of the Veloblock paper's Table 2, and why a message did not take the fast path.
+//! What is counted of messages by verbs: the figures of the Veloblock paper's Table 2, and why a
+//! message did not take the fast path.
 
 use super::{Net, STAGE};
 use crate::transport::counters::Told;
@@ -22,16 +23,10 @@ pub enum Why {
     Bundled,
 }
 
-/// What has been counted.
+/// What has been counted of channels to peers.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stats {
-    /// Messages by SEND: all of them, with those that only carry word between the two runtimes.
-    pub sends: u64,
-    /// Messages of the program, and of rendezvous, by the fast path.
-    pub stored: u64,
-    /// Those by SEND, by their [`Why`].
-    pub not: [u64; 6],
-    /// Channels to peers that were opened, in all.
+pub struct Channels {
+    /// Those that were opened, in all.
     pub opened: u64,
     /// Of these, those that were closed again.
     pub closed: u64,
@@ -41,7 +36,21 @@ pub struct Stats {
     pub refused: u64,
     /// PAUSEs that this rank has sent before it slept.
     pub pauses: u64,
-    /// Long messages that were read from, or written or sent to, a peer; and those that came by a lane.
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Messages by SEND: all of them, with those that only carry word between the two runtimes.
+    pub sends: u64,
+    /// Messages of the program, and of rendezvous, by the fast path.
+    pub stored: u64,
+    /// Those by SEND, by their [`Why`].
+    pub not: [u64; 6],
+    /// Channels to peers.
+    pub channels: Channels,
+    /// Long messages that were read from, or written or sent to, a peer; and those that came by a
+    /// lane.
     pub moved: u64,
     /// Of these, those that came by a lane.
     pub landed: u64,
@@ -117,11 +126,11 @@ impl Net {
             no_credit,
             too_long,
             busy,
-            opened: stats.opened,
-            closed: stats.closed,
-            grown: stats.grown,
-            refused: stats.refused,
-            pauses: stats.pauses,
+            opened: stats.channels.opened,
+            closed: stats.channels.closed,
+            grown: stats.channels.grown,
+            refused: stats.channels.refused,
+            pauses: stats.channels.pauses,
             moved: stats.moved,
             log: links().map(|link| link.acks.log.memory()).sum(),
             log_full: stats.log_full,
