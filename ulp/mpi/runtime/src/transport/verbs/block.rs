@@ -270,20 +270,15 @@ impl Net {
             if !envelope.kind.is_numbered() {
                 return Err(broken(from));
             }
-            let link = self.link(from);
-            if envelope.seq != link.received.wrapping_add(1) {
+            if !self.is_next(from, envelope.seq) {
                 // Its turn comes when the SEND before it has been looked at.
                 break;
             }
-            link.received = envelope.seq;
             self.credit(from, envelope.credit);
             self.acknowledge(from, envelope.ack);
             let owes_ack = self.owes(from, record.length);
-            if let Err(error) = self.tell(from, &envelope, body, lent) {
-                // The record stays: without memory it is met again when there is some.
-                self.link(from).received = envelope.seq.wrapping_sub(1);
-                return Err(error);
-            }
+            // After an error the record stays.
+            self.take_next(from, &envelope, body, lent)?;
             did = true;
             let Some(inlet) = self.inlet(index) else {
                 break;

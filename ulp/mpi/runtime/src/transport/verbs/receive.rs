@@ -244,24 +244,42 @@ impl Net {
         body: Source,
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
-        if envelope.kind.is_numbered() {
-            if envelope.seq != self.link(from).received.wrapping_add(1) {
-                self.drain_before(from, lent)?;
-            }
-            let link = self.link(from);
-            if envelope.seq != link.received.wrapping_add(1) {
+        if !envelope.kind.is_numbered() {
+            return self.tell(from, envelope, body, lent);
+        }
+        if !self.is_next(from, envelope.seq) {
+            self.drain_before(from, lent)?;
+            if !self.is_next(from, envelope.seq) {
                 return Err(broken(from));
             }
-            link.received = envelope.seq;
-            self.count_arrival(from)?;
-            let length = (ENVELOPE + body.len()) as u32;
-            if self.owes(from, length) {
-                self.owe(from);
-            }
         }
+        self.count_arrival(from)?;
+        let length = (ENVELOPE + body.len()) as u32;
+        if self.owes(from, length) {
+            self.owe(from);
+        }
+        self.take_next(from, envelope, body, lent)
+    }
+
+    /// Whether the message of that number is the next one of `from`.
+    #[inline]
+    pub(super) fn is_next(&mut self, from: u32, seq: u32) -> bool {
+        seq == self.link(from).received.wrapping_add(1)
+    }
+
+    /// The next message of `from` has come, by whatever path. Without memory it is met again when
+    /// there is some.
+    #[inline]
+    pub(super) fn take_next<R: Roster, D: Deliver>(
+        &mut self,
+        from: u32,
+        envelope: &Envelope,
+        body: Source,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        self.link(from).received = envelope.seq;
         let outcome = self.tell(from, envelope, body, lent);
-        if envelope.kind.is_numbered() && outcome.is_err() {
-            // Without memory it is met again when there is some.
+        if outcome.is_err() {
             self.link(from).received = envelope.seq.wrapping_sub(1);
         }
         outcome
@@ -270,7 +288,7 @@ impl Net {
     /// A message whose turn it is has come from `from`, by whatever path. Its body may be read
     /// until this returns.
     #[inline]
-    pub(super) fn tell<R: Roster, D: Deliver>(
+    fn tell<R: Roster, D: Deliver>(
         &mut self,
         from: u32,
         envelope: &Envelope,
