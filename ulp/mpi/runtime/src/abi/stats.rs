@@ -1,7 +1,7 @@
 //! The counters of this rank's traffic, and settings that measurements change: no functions of MPI, for programs that look for them by name (`ferriband_mpi.h`).
 
 use crate::job::state::enter;
-use crate::net::stats::Told;
+use crate::transport::counters::Told;
 use ferriband_mpi_proto::fast::Design;
 use std::ffi::{CStr, c_char, c_int};
 
@@ -34,12 +34,10 @@ pub unsafe extern "C" fn ferriband_mpi_switch(name: *const c_char, value: *const
         return -1;
     };
     let done = match (name.to_bytes(), value.to_bytes()) {
-        (b"acks", b"0") => {
-            guard.settings.verbs.acks = false;
-            Ok(())
-        }
-        (b"acks", b"1") => {
-            guard.settings.verbs.acks = true;
+        (b"acks", value @ (b"0" | b"1")) => {
+            if let Some(net) = &mut guard.net {
+                net.keep_messages(value == b"1");
+            }
             Ok(())
         }
         (b"design", wanted) => {

@@ -36,7 +36,7 @@ pub const NOBODY: u32 = u32::MAX;
 
 /// What names an object to who has to do with it for a while: its index, and a generation that does
 /// not come again, so that what comes late finds nobody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(u64);
 
 impl Token {

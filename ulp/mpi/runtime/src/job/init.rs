@@ -5,7 +5,8 @@ use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::edge::Guard;
 use crate::errors::Outcome;
 use crate::host::{self, kernel};
-use crate::net::{self, Net, Wanted};
+use crate::net::limits::Limits;
+use crate::net::{Net, Reached, Wanted};
 use crate::objects::comms::{SELF, WORLD};
 use crate::runtime::{Runtime, Settings};
 use crate::settings::{Chosen, Job};
@@ -15,9 +16,13 @@ use crate::wait::wait_for;
 use crate::wireup::{self, Found};
 use ferriband_mpi_proto::segment::Life;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Rounds of polling before the core is given away: about 20 microseconds.
 const SPINS: u32 = 2000;
+
+/// Nobody waits longer for others that have still to leave.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// The runtime of this process: a rank if a launcher has left what a rank needs, else alone.
 pub fn start(threads: i32) -> Outcome<Runtime> {
@@ -42,14 +47,6 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
             // receiver would wait for it.
             both_copy: chosen.both_copy.filter(|_| !is_crowded),
             large_pages: chosen.large_pages,
-        },
-        verbs: net::limits::Limits {
-            eager_packets: chosen.eager_packets,
-            rendezvous: chosen.rendezvous,
-            bundle: chosen.bundle,
-            piece: chosen.piece,
-            fast: chosen.fast,
-            acks: chosen.acks,
         },
         job: Job {
             spins: if is_crowded { 0 } else { SPINS },
@@ -103,9 +100,15 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
         return Ok(());
     };
     let (me, ranks) = (host.me(), host.ranks());
-    for rank in (0..ranks).filter(|rank| *rank != me) {
-        runtime.point.peers[rank as usize].by_verbs =
-            chosen.verbs_everywhere || !host.is_near(rank);
+    let reached = |rank| match host.is_near(rank) {
+        _ if rank == me => Reached::Otherwise,
+        true if chosen.verbs_everywhere => Reached::Near,
+        true => Reached::Otherwise,
+        false => Reached::Far,
+    };
+    let reached: Box<[Reached]> = (0..ranks).map(reached).collect();
+    for (peer, reached) in runtime.point.peers.iter_mut().zip(&reached) {
+        peer.by_verbs = *reached != Reached::Otherwise;
     }
     if runtime.point.peers.iter().any(|peer| peer.by_verbs) {
         let wanted = Wanted {
@@ -113,9 +116,16 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
             far: !host.is_alone(),
             timeout: chosen.timeout,
             registration: chosen.registration,
-            rendezvous: runtime.settings.verbs.rendezvous,
+            limits: Limits {
+                eager_packets: chosen.eager_packets,
+                rendezvous: chosen.rendezvous,
+                bundle: chosen.bundle,
+                piece: chosen.piece,
+                fast: chosen.fast,
+                acks: chosen.acks,
+            },
         };
-        let net = Net::open(wanted, me, ranks, host.secret())?;
+        let net = Net::open(wanted, me, reached, host.secret())?;
         host.set_card(net.card());
         if wireup::has_far_ranks(host) {
             wireup::exchange(host, net.card())?;
@@ -174,7 +184,41 @@ fn depart(guard: &mut Guard) -> Outcome {
         }
     }
     guard.tell_stats();
-    guard.linger();
+    linger(guard);
     wireup::leave();
     Ok(())
+}
+
+/// Answers peers that wait for acknowledgements of their last messages, until all are content. The
+/// device stays: a session may begin, and the others know this rank by it.
+fn linger(guard: &mut Guard) {
+    let begun = Instant::now();
+    // What ranks say in another segment is not seen here; their engine says it.
+    let has_far = guard.host.as_ref().is_some_and(wireup::has_far_ranks);
+    if has_far {
+        wireup::begin_last_fence();
+    }
+    let mut is_passed = !has_far;
+    while guard.net.is_some() && begun.elapsed() < LINGER {
+        is_passed = is_passed || wireup::is_last_fence_over();
+        if is_passed && !is_needed(guard, has_far) {
+            break;
+        }
+        // What fails now fails for somebody who has gone.
+        let _ = guard.poll_net();
+        let _ = guard.unstall();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    guard.reopen_net();
+}
+
+/// Whether a rank that is reached by verbs, and seen, still needs something. The dead want nothing.
+fn is_needed(guard: &Guard, has_far: bool) -> bool {
+    let Some(host) = &guard.host else {
+        return false;
+    };
+    (0..).zip(&guard.point.peers).any(|(rank, peer)| {
+        let is_seen = !has_far || host.is_near(rank);
+        peer.by_verbs && !peer.lost && is_seen && !host.is_over(rank)
+    })
 }

@@ -1,4 +1,5 @@
-//! Cancelling: a receive is taken back here, a send as long as it waits here or lies unmatched with its receiver, which is asked.
+//! Cancelling: a receive is taken back here, a send as long as it waits here or lies unmatched with
+//! its receiver, which is asked.
 
 use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_REQUEST};
 use crate::errors::{MpiError, Outcome, broken};
@@ -154,7 +155,8 @@ impl Runtime {
         }
     }
 
-    /// A call has failed that waited for this request of its own: nothing is to come to the program's memory any more.
+    /// A call has failed that waited for this request of its own: nothing is to come to the
+    /// program's memory any more.
     #[cold]
     pub fn let_go(&mut self, request: u32) {
         let _ = self.cancel(request);
@@ -173,8 +175,9 @@ impl Runtime {
         }
     }
 
-    /// Waits until nothing is moved any more from or to the memory of a request, which its sender or receiver has met. Not for long: then the connection is broken, or what
-    /// still comes goes elsewhere.
+    /// Waits until nothing is moved any more from or to the memory of a request, which its sender
+    /// or receiver has met. Not for long: then the connection is broken, or what still comes goes
+    /// elsewhere.
     fn settle(&mut self, request: u32) {
         self.give_up_request(request, MPI_ERR_PROC_ABORTED);
         let is_placing = |work| {
@@ -212,7 +215,8 @@ impl Runtime {
         }
     }
 
-    /// What still comes for a receive goes to memory that nobody has. If there is none for that, there is no other way than the program's.
+    /// What still comes for a receive goes to memory that nobody has. If there is none for that,
+    /// there is no other way than the program's.
     fn divert(&mut self, request: u32) {
         let entry = &mut self.point.requests[request];
         if let Work::Pieces { expected, .. } = entry.work
@@ -229,7 +233,8 @@ impl Runtime {
         self.finish(request);
     }
 
-    /// Takes a message out of those that wait for room: what came of sending those behind it. None if it is not there.
+    /// Takes a message out of those that wait for room: what came of sending those behind it. None
+    /// if it is not there.
     fn unqueue(&mut self, peer: u32, request: u32) -> Option<Outcome> {
         let token = self.point.requests.slab.token(request);
         let fifo = &mut self.point.peers[peer as usize].fifo;

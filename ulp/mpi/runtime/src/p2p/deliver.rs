@@ -3,15 +3,17 @@
 //! Owns: which receive takes which message, and what is made of what ranks say to each other about
 //! messages. Must not know: by what path one came.
 
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER};
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome, broken};
+use crate::handle::Token;
 use crate::host::Source;
 use crate::p2p::due::Due;
 use crate::p2p::point::Point;
+use crate::p2p::rendezvous::fin;
 use crate::p2p::unexpected::{Content, Held};
 use crate::request::Request;
 use crate::runtime::Runtime;
-use crate::transport::contract::{Body, Deliver, Verdict, body_of};
+use crate::transport::contract::{Body, Deliver, Done, Verdict, body_of};
 use ferriband_mpi_proto::envelope::{Cts, Envelope, Fin, Kind, Matched, Recall, Rts, SYNC};
 use zerocopy::IntoBytes;
 
@@ -33,6 +35,28 @@ impl Deliver for Point {
             return Ok(self.say_met(receive, ends_more, from, envelope));
         }
         Ok(self.verdict())
+    }
+
+    fn done(&mut self, peer: u32, token: Token, done: Done) -> Verdict {
+        let Some(request) = self.requests.unfinished(token) else {
+            return Verdict::Next;
+        };
+        match done {
+            Done::Over { class: MPI_SUCCESS } => self.finish(request),
+            Done::Over { class } => {
+                self.requests[request].status.error = class;
+                self.finish(request);
+            }
+            Done::Read { send, length } => {
+                self.finish(request);
+                let fin = Body::new(fin(send, length, MPI_SUCCESS).as_bytes());
+                self.due.push_back(Due::Tell(peer, Kind::Fin, fin));
+            }
+        }
+        match self.due.is_empty() {
+            true => self.verdict(),
+            false => Verdict::Stop,
+        }
     }
 }
 
@@ -112,7 +136,6 @@ impl Point {
                 let recall: Recall = body_of(from, body)?;
                 self.recalled(from, &recall)?;
             }
-            Kind::Note => (),
             _ => return Err(broken(from)),
         }
         Ok(match self.due.is_empty() {

@@ -2,7 +2,8 @@
 //!
 //! Who is told of a message by a transport sends nothing meanwhile, so what it asks for is written
 //! down, and done when the transport has returned. One that comes by memory that ranks share stops
-//! the next ones, so of those there is one; of those by a device, one for each message of a bundle.
+//! the next ones, so of those there is one; of those by a device, one for each message of a bundle,
+//! or of those that are taken from a block at once.
 //!
 //! Owns: what is written down. Must not know: by what path a message came.
 

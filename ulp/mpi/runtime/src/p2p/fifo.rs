@@ -9,7 +9,7 @@ use crate::host::Source;
 use crate::loss::dead;
 use crate::request::Work;
 use crate::runtime::Runtime;
-use crate::transport::contract::{Body, Head, Message};
+use crate::transport::contract::{Body, Head, Message, Sent};
 use crate::transport::shm::long::LARGE_PIECE;
 use ferriband_mpi_proto::envelope::{self, Kind};
 use ferriband_mpi_proto::fast::Shape;
@@ -42,25 +42,22 @@ impl Runtime {
 
     /// Sends what waits for `peer` as far as there is room. True if nothing waits any more.
     pub fn pump(&mut self, peer: u32) -> Outcome<bool> {
-        while self.push_bundle(peer)? {}
         while let Some(front) = self.point.peers[peer as usize].fifo.front() {
-            let Message {
-                head,
-                body,
-                source,
-                token,
-            } = *front;
-            if head.kind == Kind::Piece {
+            if front.head.kind == Kind::Piece {
                 if !self.pump_pieces(peer)? {
                     return self.starve(peer);
                 }
                 continue;
             }
-            let Some(seq) = self.send(peer, &head, body.as_slice(), source)? else {
+            let sent = self.send_first(peer)?;
+            if sent.count == 0 {
                 return self.starve(peer);
-            };
-            self.point.peers[peer as usize].fifo.pop_front();
-            self.has_gone(peer, token, seq);
+            }
+            for at in 0..sent.count {
+                if let Some(message) = self.point.peers[peer as usize].fifo.pop_front() {
+                    self.has_gone(peer, message.token, sent.first.wrapping_add(at));
+                }
+            }
         }
         self.point.stalled.retain(|stalled| *stalled != peer);
         let link = self.shm.link(peer);
@@ -69,6 +66,23 @@ impl Runtime {
             outlet.starve(false);
         }
         Ok(true)
+    }
+
+    /// Sends the first of the messages that wait for `peer`, or several where they go together.
+    fn send_first(&mut self, peer: u32) -> Outcome<Sent> {
+        let entry = &self.point.peers[peer as usize];
+        if entry.by_verbs
+            && !entry.lost
+            && let (Some(net), Some(host)) = (&mut self.net, &self.host)
+        {
+            return net.send(host, peer, entry.fifo.iter());
+        }
+        let Some(message) = entry.fifo.front().copied() else {
+            return Ok(Sent::NONE);
+        };
+        let body = message.body.as_slice();
+        let number = self.send(peer, &message.head, body, message.source)?;
+        Ok(number.map_or(Sent::NONE, Sent::one))
     }
 
     /// Sends a message to `peer`, whatever that takes. Its number; none if there is no room now.
@@ -87,14 +101,15 @@ impl Runtime {
                 _ => Ok(Some(0)),
             };
         }
-        if entry.by_verbs {
-            let has_gone = self.post(peer, head, body, source)?;
-            return Ok(has_gone.then(|| self.point.peers[peer as usize].sent));
-        }
         let Some(host) = &self.host else {
             let text = format!("rank {peer} cannot be reached");
             return Err(MpiError::with(MPI_ERR_OTHER, text));
         };
+        if entry.by_verbs
+            && let Some(net) = &mut self.net
+        {
+            return net.post(host, peer, head, body, source);
+        }
         self.shm.link(peer).send(host, peer, head, body, source)
     }
 

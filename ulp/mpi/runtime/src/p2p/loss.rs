@@ -1,8 +1,10 @@
-//! Ranks that have died while the others go on: the launcher says so where every survivor has chosen that errors of MPI_COMM_WORLD are no end.
+//! Ranks that have died while the others go on: the launcher says so where every survivor has
+//! chosen that errors of MPI_COMM_WORLD are no end.
 //!
-//! What names such a rank ends with MPI_ERR_PROC_ABORTED: messages from it and to it, receives from anybody where it belongs, and all collectives of
-//! a communicator that contains it, for no survivor can know how far the others have come. Messages that it has sent before are received as usual.
-//! Everything else goes on; MPI_Comm_create_group makes a communicator of the survivors.
+//! What names such a rank ends with MPI_ERR_PROC_ABORTED: messages from it and to it, receives from
+//! anybody where it belongs, and all collectives of a communicator that contains it, for no
+//! survivor can know how far the others have come. Messages that it has sent before are received as
+//! usual. Everything else goes on; MPI_Comm_create_group makes a communicator of the survivors.
 
 use crate::comm::Comm;
 use crate::constants::MPI_ERR_PROC_ABORTED;
@@ -88,7 +90,7 @@ impl Runtime {
         peer.recalled.clear();
         self.shm.link(rank).lose();
         if let Some(net) = &mut self.net {
-            net.forget_requests(rank);
+            net.forget(rank);
         }
         self.point.stalled.retain(|stalled| *stalled != rank);
         for comm in self.point.objects.comms.iter_mut() {
@@ -172,7 +174,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// A send of a collective that fails ends if its receiver, on this host, has left MPI: it reads nothing, and answers nothing.
+    /// A send of a collective that fails ends if its receiver, on this host, has left MPI: it reads
+    /// nothing, and answers nothing.
     pub fn forget_unread(&mut self, request: u32) {
         let entry = &self.point.requests[request];
         let (peer, is_send) = (
@@ -192,7 +195,8 @@ impl Runtime {
         self.fail(request);
     }
 
-    /// A long message of a collective that fails. Its receiver may be reading it, so it is over when that has been asked.
+    /// A long message of a collective that fails. Its receiver may be reading it, so it is over
+    /// when that has been asked.
     pub fn take_back_send(&mut self, request: u32) {
         self.point.requests[request].status.error = MPI_ERR_PROC_ABORTED;
         // What cannot be sent now is found out by who sends next.

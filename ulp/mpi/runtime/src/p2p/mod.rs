@@ -2,9 +2,10 @@
 //! messages, loss of a peer.
 //!
 //! Owns: requests and matching's use; the order of the messages to a peer; what becomes of a
-//! message that has come; when a communicator that the program has freed goes ([`comms`]). Must not
-//! know: what a transport does to move bytes, which collective a message belongs to, how a thread
-//! waits: nothing here blocks but [`buffered`] and [`cancel`].
+//! message that has come; when a device is looked at ([`far`]); when a communicator that the
+//! program has freed goes ([`comms`]). Must not know: what a transport does to move bytes, which
+//! collective a message belongs to, how a thread waits: nothing here blocks but [`buffered`] and
+//! [`cancel`].
 
 pub mod buffered;
 pub mod cancel;
@@ -12,6 +13,7 @@ pub mod comms;
 pub mod deliver;
 pub mod due;
 pub mod family;
+pub mod far;
 pub mod fifo;
 pub mod loss;
 pub mod partitioned;

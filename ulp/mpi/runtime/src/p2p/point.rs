@@ -38,10 +38,6 @@ pub struct Point {
 /// One other rank.
 #[derive(Default)]
 pub struct Peer {
-    /// Number of the last message to it by verbs.
-    pub sent: u32,
-    /// Number of the last message from it by verbs.
-    pub received: u32,
     /// Whether it is reached by verbs, and not by memory that both share.
     pub by_verbs: bool,
     /// It has died, and the others go on.

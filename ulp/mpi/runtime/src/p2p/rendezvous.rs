@@ -12,7 +12,7 @@ use crate::p2p::point::Point;
 use crate::p2p::unexpected::{Content, Held};
 use crate::request::Work;
 use crate::runtime::Runtime;
-use crate::transport::contract::{Message, Offered, Place, body_of};
+use crate::transport::contract::{Asked, Fetch, Fetched, Message, Offered, Place, Served, body_of};
 use crate::transport::shm::ways::Way;
 use ferriband_mpi_proto::envelope::{self, Envelope, GET, Kind, PUT, Piece, Rts, WHOLE};
 use zerocopy::IntoBytes;
@@ -110,10 +110,35 @@ impl Runtime {
         }
         let mut is_here = wanted == 0;
         let mut timed = false;
+        let mut asked = Asked::default();
         if self.point.peers[peer as usize].by_verbs {
-            let lengths = (length, wanted);
-            if !is_here && self.fetch_by_verbs(receive, (rank, tag), request, lengths, offered)? {
-                return Ok(());
+            if !is_here {
+                let fetch = Fetch {
+                    receive: self.point.requests.slab.token(receive),
+                    sink: sink.part(0, wanted as usize),
+                    send: request,
+                    length,
+                    offered,
+                };
+                let net = self.net.as_mut();
+                match net.map_or(Ok(Fetched::Parts), |net| net.fetch(peer, &fetch))? {
+                    Fetched::Coming => {
+                        self.expect(
+                            receive,
+                            (rank, tag),
+                            (wanted, length),
+                            Work::Moving { expected: wanted },
+                        );
+                        return self.carry(peer);
+                    }
+                    Fetched::Ask(how) => asked = how,
+                    Fetched::Parts => (),
+                    // this message's end, and nothing else's: its sender is told
+                    Fetched::Failed(class) => {
+                        self.point.requests[receive].status = status(rank, tag, MPI_SUCCESS, 0);
+                        return self.fetch_failed(receive, peer, request, class);
+                    }
+                }
             }
         } else if let Some(Place { address, .. }) = offered
             .place()
@@ -145,17 +170,15 @@ impl Runtime {
             self.received(receive, rank, tag, length);
             return self.fin(peer, request, length, MPI_SUCCESS);
         }
-        let entry = &mut self.point.requests[receive];
-        entry.work = Work::Pieces {
-            expected: wanted,
-            received: 0,
+        let work = match asked {
+            Asked { lane: 0, place } if place == Place::default() => Work::Pieces {
+                expected: wanted,
+                received: 0,
+            },
+            Asked { lane: 0, .. } => Work::Moving { expected: wanted },
+            _ => Work::Landing,
         };
-        let error = if length > wanted {
-            MPI_ERR_TRUNCATE
-        } else {
-            MPI_SUCCESS
-        };
-        entry.status = status(rank, tag, error, wanted);
+        self.expect(receive, (rank, tag), (wanted, length), work);
         let token = self.point.requests.token(receive);
         if timed {
             self.ways.asked();
@@ -165,11 +188,29 @@ impl Runtime {
             receive_request: token.into(),
             offset: 0.into(),
             length: wanted.into(),
-            address: 0.into(),
-            rkey: 0.into(),
-            lane: 0.into(),
+            address: asked.place.address.into(),
+            rkey: asked.place.rkey.into(),
+            lane: asked.lane.into(),
         };
         self.answer(peer, Kind::Cts, cts.as_bytes())
+    }
+
+    /// The first `wanted` bytes of a message of `length` come to a receive as `work` says.
+    fn expect(
+        &mut self,
+        receive: u32,
+        (rank, tag): (u32, i32),
+        (wanted, length): (u64, u64),
+        work: Work,
+    ) {
+        let error = if length > wanted {
+            MPI_ERR_TRUNCATE
+        } else {
+            MPI_SUCCESS
+        };
+        let entry = &mut self.point.requests[receive];
+        entry.status = status(rank, tag, error, wanted);
+        entry.work = work;
     }
 
     /// A message cannot be received where it is to go: both sides are told.
@@ -181,14 +222,59 @@ impl Runtime {
 
     /// Tells a peer that its request has been read, or is written.
     pub fn fin(&mut self, peer: u32, request: u64, length: u64, class: i32) -> Outcome {
-        let fin = envelope::Fin {
-            request: request.into(),
-            offset: 0.into(),
-            length: length.into(),
-            status: class.cast_unsigned().into(),
-            zero: 0.into(),
+        self.answer(peer, Kind::Fin, fin(request, length, class).as_bytes())
+    }
+
+    /// The memory of a request's message need not be reached any more.
+    #[inline]
+    pub fn withdraw(&mut self, request: u32) {
+        self.withdraw_nearby(request);
+        if let Some(net) = &mut self.net {
+            net.withdraw(self.point.requests.slab.token(request));
+        }
+    }
+
+    /// The receiver asks for the first `length` bytes of a message, some, to be written to its
+    /// memory or sent into it.
+    fn serve(
+        &mut self,
+        peer: u32,
+        request: u32,
+        (length, receive): (u64, u64),
+        asked: Asked,
+    ) -> Outcome {
+        let token = self.point.requests.slab.token(request);
+        let source = self.point.requests[request].source.part(0, length as usize);
+        let Some(net) = self.net.as_mut().filter(|net| net.reaches(peer)) else {
+            return Err(broken(peer));
         };
-        self.answer(peer, Kind::Fin, fin.as_bytes())
+        match net.serve(peer, token, source, asked, receive)? {
+            Served::Moving => {
+                self.point.requests[request].work = Work::Moving { expected: length };
+                self.carry(peer)
+            }
+            Served::Failed(class) => {
+                self.point.requests[request].status.error = class;
+                self.finish(request);
+                self.fin(peer, receive, length, class)
+            }
+        }
+    }
+
+    /// The receiver asks for a message that has ended meanwhile: in a collective of whose ranks one
+    /// has died. Its receive ends, too.
+    #[cold]
+    fn asked_too_late(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
+        let class = MPI_ERR_PROC_ABORTED;
+        let net = self.net.as_mut().filter(|net| net.reaches(peer));
+        match (cts.lane.get(), net) {
+            (0, _) => self.fin(peer, cts.receive_request.get(), cts.length.get(), class),
+            (lane, Some(net)) => {
+                net.refuse_by_lane(peer, lane, class)?;
+                self.carry(peer)
+            }
+            (_, None) => Err(broken(peer)),
+        }
     }
 
     /// The receiver asks for a message: in pieces, or to be written to its memory.
@@ -208,12 +294,13 @@ impl Runtime {
             address: cts.address.get(),
             rkey: cts.rkey.get(),
         };
-        if cts.lane.get() != 0 {
-            return self.send_asked_by_lane(peer, request, cts.lane.get(), length);
-        }
-        if place.address != 0 {
-            self.point.requests[request].work = Work::Moving { expected: length };
-            return self.write_by_verbs(peer, request, cts.receive_request.get(), length, place);
+        let asked = Asked {
+            place,
+            lane: cts.lane.get(),
+        };
+        if asked.lane != 0 || place.address != 0 {
+            let what = (length, cts.receive_request.get());
+            return self.serve(peer, request, what, asked);
         }
         self.withdraw(request);
         let entry = &self.point.requests[request];
@@ -252,5 +339,16 @@ impl Runtime {
         self.withdraw(request);
         self.finish(request);
         Ok(())
+    }
+}
+
+/// What tells a peer that its request has been read, or is written.
+pub(super) fn fin(request: u64, length: u64, class: i32) -> envelope::Fin {
+    envelope::Fin {
+        request: request.into(),
+        offset: 0.into(),
+        length: length.into(),
+        status: class.cast_unsigned().into(),
+        zero: 0.into(),
     }
 }

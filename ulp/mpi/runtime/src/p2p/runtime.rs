@@ -8,7 +8,7 @@ use crate::collective::shared::Given;
 use crate::constants::{MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL};
 use crate::errors::Outcome;
 use crate::host::{self, Awaited, Host, LargePages, Shm};
-use crate::net::{self, Net};
+use crate::net::Net;
 use crate::objects::comms::{SELF, WORLD};
 use crate::p2p::point::Point;
 use crate::settings::Job;
@@ -56,8 +56,6 @@ pub struct Settings {
     pub sizes: Sizes,
     /// Long messages of one host.
     pub shm: host::limits::Limits,
-    /// Messages by verbs.
-    pub verbs: net::limits::Limits,
     /// The job.
     pub job: Job,
 }

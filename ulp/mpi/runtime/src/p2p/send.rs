@@ -131,7 +131,7 @@ impl Runtime {
             return Err(dead(to.peer));
         }
         let is_eager =
-            is_eager || self.goes_near(to.peer, source.len()) || self.goes_eager(to.peer, &source);
+            is_eager || self.goes_near(to.peer, source.len()) || self.goes_far(to.peer, &source);
         let work = match (is_eager, synchronous) {
             (true, false) => Work::Eager,
             (true, true) => Work::Synchronous,
@@ -152,8 +152,9 @@ impl Runtime {
         };
         if work == Work::Rendezvous {
             // Elements with gaps are not to be read: the receiver asks for them.
-            let offered = if self.point.peers[to.peer as usize].by_verbs {
-                self.offer(to.peer, request, source)
+            let net = self.net.as_mut().filter(|net| net.reaches(to.peer));
+            let offered = if let Some(net) = net {
+                net.offer(to.peer, message.token, source)
             } else if let Some(address) = source.address() {
                 self.pages.note(Some(address), source.len());
                 self.offer_nearby(request);
@@ -192,6 +193,13 @@ impl Runtime {
             _ => 0,
         };
         length <= longest
+    }
+
+    /// Whether a message to `peer`, longer than what is sent eagerly everywhere, goes eagerly by
+    /// verbs.
+    fn goes_far(&self, peer: u32, source: &Source) -> bool {
+        let net = self.net.as_ref();
+        net.is_some_and(|net| net.goes_eager(peer, source))
     }
 
     #[cold]

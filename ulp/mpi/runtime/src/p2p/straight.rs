@@ -10,9 +10,10 @@
 use crate::constants::MPI_SUCCESS;
 use crate::errors::Outcome;
 use crate::ground::status::{Status, status};
+use crate::handle::Token;
 use crate::host::{Sink, Source};
 use crate::runtime::Runtime;
-use crate::transport::contract::{Deliver, Verdict};
+use crate::transport::contract::{Deliver, Done, Verdict};
 use ferriband_mpi_proto::envelope::{Envelope, Kind};
 use ferriband_mpi_proto::matching::Tag;
 
@@ -44,6 +45,11 @@ impl Deliver for Waiting {
         let length = body.len() as u64;
         self.status = Some(status(self.source, envelope.tag, MPI_SUCCESS, length));
         Ok(Verdict::Stop)
+    }
+
+    fn done(&mut self, _: u32, _: Token, _: Done) -> Verdict {
+        // It has no long message, and what has one is not told to it.
+        Verdict::Next
     }
 }
 

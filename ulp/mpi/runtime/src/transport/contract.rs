@@ -5,8 +5,9 @@
 
 use crate::errors::{Outcome, broken};
 use crate::handle::Token;
-use crate::host::Source;
+use crate::host::{Sink, Source};
 use crate::trace;
+use ferriband_mpi_proto::connect::Card;
 use ferriband_mpi_proto::envelope::{Envelope, Kind};
 use zerocopy::FromBytes;
 
@@ -71,6 +72,28 @@ impl Message {
     }
 }
 
+/// Messages that have gone: so many of those that waited, from the first on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// How many.
+    pub count: u32,
+    /// Number of the first; each of the others has the next one.
+    pub first: u32,
+}
+
+impl Sent {
+    /// None now.
+    pub const NONE: Self = Self { count: 0, first: 0 };
+
+    /// One, with that number.
+    pub const fn one(number: u32) -> Self {
+        Self {
+            count: 1,
+            first: number,
+        }
+    }
+}
+
 /// What becomes of a message that was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -78,8 +101,25 @@ pub enum Verdict {
     Next,
     /// It is taken: there is something to do before the next one is told.
     Stop,
-    /// It is not taken: it stays where it lies.
+    /// It is not taken: it stays where it lies. Only of what has come by memory that ranks share.
     Keep,
+}
+
+/// What a long message has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Its bytes have gone, or come; or the class of why not.
+    Over {
+        /// `MPI_SUCCESS`, or why not.
+        class: i32,
+    },
+    /// It has been read. Its sender is to be told.
+    Read {
+        /// What the sender calls it.
+        send: u64,
+        /// Bytes of all of it.
+        length: u64,
+    },
 }
 
 /// Who is told of the messages of a rank, in their order. Whoever it is sends nothing meanwhile.
@@ -87,6 +127,21 @@ pub trait Deliver {
     /// A message whose turn it is has come from rank `from` of the world. Its body may be read
     /// until this returns. After an error it is not taken, and stays where it lies.
     fn eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict>;
+
+    /// The long message of `token`, from rank `peer` of the world or to it, has come to this.
+    fn done(&mut self, peer: u32, token: Token, done: Done) -> Verdict;
+}
+
+/// What is known of the ranks of the world without a word to them.
+pub trait Roster {
+    /// Where a rank's datagrams go, once it has said so.
+    fn card(&self, rank: u32) -> Option<Card>;
+
+    /// Whether a rank has nothing more to say, and wants to hear nothing.
+    fn is_over(&self, rank: u32) -> bool;
+
+    /// Whether the process of a rank is no more.
+    fn has_ended(&self, rank: u32) -> bool;
 }
 
 /// The part of a message's body that is not the program's: 48 bytes at most.
@@ -146,6 +201,52 @@ impl Offered {
             Self::Whole | Self::Parts => None,
         }
     }
+}
+
+/// A receive that has met a long message.
+#[derive(Clone, Copy)]
+pub struct Fetch {
+    /// The receive.
+    pub receive: Token,
+    /// Where the message goes: no more room than is wanted of it.
+    pub sink: Sink,
+    /// What the sender calls it.
+    pub send: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// How it can be had.
+    pub offered: Offered,
+}
+
+/// How a long message comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// It is being read: [`Deliver::done`] says when it is here.
+    Coming,
+    /// Its sender is to be asked for it in this way.
+    Ask(Asked),
+    /// Its sender is to be asked for it in pieces.
+    Parts,
+    /// It cannot be received where it is to go: the class of why not.
+    Failed(i32),
+}
+
+/// Where a sender that is asked for a long message puts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Where it is written, unless it goes by the lane.
+    pub place: Place,
+    /// The number of the lane's receive that waits for it; 0: none.
+    pub lane: u32,
+}
+
+/// What becomes of a long message that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It goes: [`Deliver::done`] says when it has gone.
+    Moving,
+    /// It cannot be sent: the class of why not.
+    Failed(i32),
 }
 
 /// The beginning of a body as a structure; a body that is too short breaks the rules.

@@ -5,6 +5,7 @@
 //! communicators, which receive takes a message, what a message is for.
 
 pub mod contract;
+pub mod counters;
 pub mod polling;
 pub mod shm;
 pub mod sizes;

@@ -36,6 +36,7 @@ pub use crate::ground::layout::Layout;
 pub use crate::ground::memory::{Buffer, Sink, Source};
 pub use remote::read_peer;
 
+use crate::transport::contract::Roster;
 use ferriband_mpi_proto::connect::{CARD, Card};
 use ferriband_mpi_proto::fast::Shape;
 use ferriband_mpi_proto::segment::{Life, MAX_RANKS, area as rank_area, line};
@@ -372,5 +373,19 @@ impl Host {
     fn inbound_word(&self, rank: u32, index: u32) -> &AtomicU64 {
         let at = self.segment.layout().area(rank) + rank_area::INBOUND + u64::from(index) * 8;
         self.segment.word64(at)
+    }
+}
+
+impl Roster for Host {
+    fn card(&self, rank: u32) -> Option<Card> {
+        Self::card(self, rank)
+    }
+
+    fn is_over(&self, rank: u32) -> bool {
+        Self::is_over(self, rank)
+    }
+
+    fn has_ended(&self, rank: u32) -> bool {
+        Self::has_ended(self, rank)
     }
 }

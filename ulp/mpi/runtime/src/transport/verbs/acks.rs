@@ -1,36 +1,39 @@
-//! Message-level acknowledgements: what was sent by verbs is kept until the peer's runtime says that it has taken it.
+//! Message-level acknowledgements: what was sent by verbs is kept until the peer's runtime says
+//! that it has taken it.
 //!
-//! A short message is laid out in the log and posted from there; a longer one stays in the staging buffer that the adapter sends it from; where the sender has a mirror of
-//! the block, records lie there. So keeping a message costs a copy only where staging buffers run short.
+//! A short message is laid out in the log and posted from there; a longer one stays in the staging
+//! buffer that the adapter sends it from; where the sender has a mirror of the block, records lie
+//! there. So keeping a message costs a copy only where staging buffers run short.
 //!
-//! The number of the last message taken rides on every envelope and on every return of credit; after many messages or bytes it goes alone, in the return word where
-//! there is a channel, else in a NOTE. A return word wakes nobody: a rank whose messages wait for room in the log does not sleep for long.
+//! The number of the last message taken rides on every envelope and on every return of credit;
+//! after many messages or bytes it goes alone, in the return word where there is a channel, else in
+//! a NOTE. A return word wakes nobody: a rank whose messages wait for room in the log does not
+//! sleep for long.
 
 use super::Net;
 use super::queue::What;
 use super::stages::Stages;
 use crate::errors::Outcome;
 use crate::host::Source;
-use crate::runtime::Runtime;
-use crate::transport::contract::Head;
+use crate::transport::contract::{Head, Roster};
 use ferriband_mpi_proto::envelope::Kind;
 use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
 
 impl Net {
-    /// Whether a message to `peer` can be kept; `sent` is the number of the last one.
+    /// Whether a message to `peer` can be kept.
     #[inline]
-    pub(super) fn has_log_room(&mut self, peer: u32, length: usize, sent: u32) -> bool {
+    pub(super) fn has_log_room(&mut self, peer: u32, length: usize) -> bool {
         if self.link(peer).acks.log.has_room(length) {
             return true;
         }
-        self.has_log_room_now(peer, length, sent)
+        self.has_log_room_now(peer, length)
     }
 
     #[cold]
-    fn has_log_room_now(&mut self, peer: u32, length: usize, sent: u32) -> bool {
+    fn has_log_room_now(&mut self, peer: u32, length: usize) -> bool {
         let word = self.blocks.returns.word(peer * 8).load(Ordering::Acquire);
-        self.acknowledge(peer, (word >> 32) as u32, sent);
+        self.acknowledge(peer, (word >> 32) as u32);
         let link = self.link(peer);
         let has_room = link.acks.log.has_room(length);
         let is_news = !has_room && !link.acks.is_log_full;
@@ -47,16 +50,17 @@ impl Net {
 
     /// `peer` has taken all up to `ack`.
     #[inline]
-    pub(super) fn acknowledge(&mut self, peer: u32, ack: u32, sent: u32) {
+    pub(super) fn acknowledge(&mut self, peer: u32, ack: u32) {
         if let Some(link) = self.links[peer as usize].as_deref_mut()
             && ack != link.acks.log.acknowledged()
-            && acknowledged(&mut link.acks.log, &mut self.stages, ack, sent)
+            && acknowledged(&mut link.acks.log, &mut self.stages, ack, link.sent)
         {
             link.acks.is_log_full = false;
         }
     }
 
-    /// `peer` is to be told what has been taken, unless what the program sends to it does so first; or there was no room to.
+    /// `peer` is to be told what has been taken, unless what the program sends to it does so first;
+    /// or there was no room to.
     #[inline]
     pub(super) fn owe(&mut self, peer: u32) {
         if !self.blocks.owing.contains(&peer) {
@@ -141,25 +145,19 @@ fn copy_staged(log: &mut Replay, stages: &Stages, place: Held) {
     });
 }
 
-impl Runtime {
+impl Net {
     /// A message of `length` bytes has been taken from `peer`: whether it must be told so now.
     #[inline]
     pub(super) fn owes(&mut self, peer: u32, length: u32) -> bool {
-        match &mut self.net {
-            Some(net) if self.settings.verbs.acks => net.link(peer).acks.owed.take(length),
-            _ => false,
-        }
+        self.limits.acks && self.link(peer).acks.owed.take(length)
     }
 
-    /// Tells `peer` what has been taken: by the return word of its channel, or by a message that does not wait behind others, which may themselves wait for
-    /// an acknowledgement.
-    pub(super) fn tell_taken(&mut self, peer: u32) -> Outcome {
-        let ack = self.point.peers[peer as usize].received;
-        let is_over = self.is_over(peer);
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let link = net.link(peer);
+    /// Tells `peer` what has been taken: by the return word of its channel, or by a message that
+    /// does not wait behind others, which may themselves wait for an acknowledgement.
+    fn tell_taken<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome {
+        let is_over = roster.is_over(peer);
+        let link = self.link(peer);
+        let ack = link.received;
         if is_over || link.wire.lost.is_some() {
             // Who has left needs to know nothing.
             link.acks.owed.told();
@@ -167,29 +165,25 @@ impl Runtime {
         }
         if let Some(index) = link.fast.inlet {
             link.acks.owed.told();
-            return net.return_credit(index, ack);
+            return self.return_credit(index, ack);
         }
-        let has_gone = self.post(peer, &Head::of(Kind::Note), &[], Source::EMPTY)?;
-        if let (false, Some(net)) = (has_gone, &mut self.net) {
-            net.owe(peer);
+        let head = Head::of(Kind::Note);
+        let has_gone =
+            self.link(peer).is_ready() && self.post_now(peer, &head, &[], Source::EMPTY)?.is_some();
+        if !has_gone {
+            self.owe(peer);
         }
         Ok(())
     }
 
     /// Tells those whom there was no room to tell.
     #[cold]
-    pub(super) fn pay(&mut self) -> Outcome {
-        let owing = match &mut self.net {
-            Some(net) => std::mem::take(&mut net.blocks.owing),
-            None => return Ok(()),
-        };
-        for peer in owing {
-            let is_due = self.net.as_mut().is_some_and(|net| {
-                net.link(peer).acks.owed.is_due()
-                    || net.inlet_of(peer).is_some_and(|inlet| inlet.is_due())
-            });
+    pub(super) fn pay<R: Roster>(&mut self, roster: &R) -> Outcome {
+        for peer in std::mem::take(&mut self.blocks.owing) {
+            let is_due = self.link(peer).acks.owed.is_due()
+                || self.inlet_of(peer).is_some_and(|inlet| inlet.is_due());
             if is_due {
-                self.tell_taken(peer)?;
+                self.tell_taken(roster, peer)?;
             }
         }
         Ok(())

@@ -9,10 +9,9 @@
 use super::channel::State;
 use super::memory::Buffers;
 use super::queue::What;
-use super::{Id, Net};
+use super::{Id, Lent, Net};
 use crate::errors::{Outcome, broken};
-use crate::runtime::Runtime;
-use crate::transport::contract::Place;
+use crate::transport::contract::{Deliver, Place, Roster};
 use crate::transport::polling::Polling;
 use ferriband_ibv::{Element, RKey, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
@@ -44,6 +43,8 @@ pub struct Blocks {
     /// Blocks that peers write records to.
     pub(super) inlets: Vec<Option<PostInlet>>,
     pub(super) polling: Polling,
+    /// Those in use that were looked at before the round stopped.
+    pub(super) place: usize,
     /// A word for each rank, to which it returns credit.
     pub(super) returns: Buffers,
     /// Peers who are to be told what has been taken from them, once there is room.
@@ -186,58 +187,73 @@ impl Net {
     }
 }
 
-impl Runtime {
-    /// Looks at the blocks: those in use, and one of the others in turn. True if something came.
-    pub(super) fn poll_blocks(&mut self) -> Outcome<bool> {
+impl Net {
+    /// Whether peers may write records to blocks of this process.
+    #[inline]
+    pub fn has_blocks(&self) -> bool {
+        !self.blocks.inlets.is_empty()
+    }
+
+    /// Looks at the blocks, from where the round stopped: those in use, and one of the others in
+    /// turn. What came of it.
+    pub fn poll_blocks<R: Roster, D: Deliver>(
+        &mut self,
+        roster: &R,
+        to: &mut D,
+    ) -> Outcome<Polled> {
+        let mut lent = Lent::new(roster, to);
         let mut did = false;
-        let mut place = 0;
-        loop {
-            let Some(net) = &mut self.net else {
-                return Ok(did);
-            };
-            let Some(index) = net.blocks.polling.hot(place) else {
-                break;
-            };
-            if net.is_ready(index) {
-                net.blocks.polling.hit(place);
-                did |= self.drain_block(index)?;
+        while let Some(index) = self.blocks.polling.hot(self.blocks.place) {
+            let place = self.blocks.place;
+            self.blocks.place += 1;
+            if self.is_ready(index) {
+                self.blocks.polling.hit(place);
+                let drained = self.drain_block(index, &mut lent);
+                did |= drained.inspect_err(|_| self.blocks.place = 0)?;
+                if lent.is_stopped {
+                    return Ok(Polled { did, stopped: true });
+                }
             }
-            place += 1;
         }
-        let Some(net) = &mut self.net else {
-            return Ok(did);
-        };
-        if let Some(index) = net.blocks.polling.next(net.blocks.inlets.len())
-            && net.is_ready(index)
+        self.blocks.place = 0;
+        if let Some(index) = self.blocks.polling.next(self.blocks.inlets.len())
+            && self.is_ready(index)
         {
-            net.blocks.polling.warm(index);
-            did |= self.drain_block(index)?;
+            self.blocks.polling.warm(index);
+            did |= self.drain_block(index, &mut lent)?;
         }
-        Ok(did)
+        Ok(Polled {
+            did,
+            stopped: false,
+        })
     }
 
     /// Something of `peer` has come by SEND that was sent after its records: these lie in its
     /// block.
     #[cold]
-    pub(super) fn drain_before(&mut self, peer: u32) -> Outcome {
-        let index = self
-            .net
-            .as_ref()
-            .and_then(|net| net.links[peer as usize].as_deref()?.fast.inlet);
+    pub(super) fn drain_before<R: Roster, D: Deliver>(
+        &mut self,
+        peer: u32,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        let index = self.links[peer as usize]
+            .as_deref()
+            .and_then(|link| link.fast.inlet);
         if let Some(index) = index {
-            while self.drain_block(index)? {}
+            while self.drain_block(index, lent)? {}
         }
         Ok(())
     }
 
     /// Takes what lies in block `index`, as far as its turn has come. True if something did.
-    fn drain_block(&mut self, index: u32) -> Outcome<bool> {
+    fn drain_block<R: Roster, D: Deliver>(
+        &mut self,
+        index: u32,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome<bool> {
         let mut did = false;
         for _ in 0..BATCH {
-            let Some(net) = &mut self.net else {
-                break;
-            };
-            let Some(inlet) = net.inlet(index) else {
+            let Some(inlet) = self.inlet(index) else {
                 break;
             };
             let from = inlet.from;
@@ -251,58 +267,60 @@ impl Runtime {
             let Some(envelope) = Envelope::parse(record.envelope) else {
                 return Err(broken(from));
             };
-            let peer = &mut self.point.peers[from as usize];
             if !envelope.kind.is_numbered() {
                 return Err(broken(from));
             }
-            if envelope.seq != peer.received.wrapping_add(1) {
+            if !self.is_next(from, envelope.seq) {
                 // Its turn comes when the SEND before it has been looked at.
                 break;
             }
-            peer.received = envelope.seq;
-            let (ack, sent) = (envelope.seq, peer.sent);
-            net.credit(from, envelope.credit);
-            net.acknowledge(from, envelope.ack, sent);
+            self.credit(from, envelope.credit);
+            self.acknowledge(from, envelope.ack);
             let owes_ack = self.owes(from, record.length);
-            if let Err(error) = self.take(from, &envelope, body) {
-                // The record stays: without memory it is met again when there is some.
-                self.point.peers[from as usize].received = envelope.seq.wrapping_sub(1);
-                return Err(error);
-            }
+            // After an error the record stays.
+            self.take_next(from, &envelope, body, lent)?;
             did = true;
-            let Some(inlet) = self.net.as_mut().and_then(|net| net.inlet(index)) else {
+            let Some(inlet) = self.inlet(index) else {
                 break;
             };
             inlet.records += 1;
-            let is_due = inlet.machine.consume(&record, &mut inlet.memory);
-            let settled = self.settle_due();
+            let memory = &mut inlet.memory;
+            let is_due = inlet.machine.consume(&record, memory);
             if is_due || owes_ack {
-                self.tell_consumed(index, ack)?;
+                self.tell_consumed(index, envelope.seq, lent.roster)?;
             }
-            settled?;
         }
         Ok(did)
     }
 
     /// Tells the sender of block `index` what has been consumed, now or with the next message to
     /// it.
-    fn tell_consumed(&mut self, index: u32, ack: u32) -> Outcome {
-        let Some(inlet) = self.net.as_mut().and_then(|net| net.inlet(index)) else {
+    fn tell_consumed<R: Roster>(&mut self, index: u32, ack: u32, roster: &R) -> Outcome {
+        let Some(inlet) = self.inlet(index) else {
             return Ok(());
         };
         // What the program answers tells it, too; if half of the block waits for that, it waits
         // no longer.
         let (from, is_urgent) = (inlet.from, inlet.unreported() >= inlet.size() / 2);
-        // Who has left needs to know nothing.
-        let is_over = self.is_over(from);
-        if let Some(net) = self.net.as_mut().filter(|_| !is_over) {
-            if is_urgent {
-                net.link(from).acks.owed.told();
-                net.return_credit(index, ack)?;
-            } else {
-                net.owe(from);
-            }
+        if roster.is_over(from) {
+            // Who has left needs to know nothing.
+            return Ok(());
         }
-        Ok(())
+        if is_urgent {
+            self.link(from).acks.owed.told();
+            self.return_credit(index, ack)
+        } else {
+            self.owe(from);
+            Ok(())
+        }
     }
+}
+
+/// What came of a look at the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// Something has come.
+    pub did: bool,
+    /// Whoever is told has something to do before the rest is looked at.
+    pub stopped: bool,
 }

@@ -1,19 +1,22 @@
-//! Short messages that go together: where our own adapter makes packets, one costs as much as a run of many, so what a program sends in one go after the first
-//! few waits until it looks at MPI again, and goes by one SEND.
+//! Short messages that go together: where our own adapter makes packets, one costs as much as a run
+//! of many, so what a program sends in one go after the first few waits until it looks at MPI
+//! again, and goes by one SEND.
 //!
-//! A bundle is an envelope without a number, then messages, each with its envelope and its length before it. They are counted, logged and taken in their turn as if
-//! each had come alone. Must not know: what a message says.
+//! A bundle is an envelope without a number, then messages, each with its envelope and its length
+//! before it. They are counted, logged and taken in their turn as if each had come alone. Must not
+//! know: what a message says.
 
+use super::acks::Keep;
+use super::lay::{Staged, lay};
 use super::link::Link;
 use super::queue::What;
 use super::stats::Why;
-use super::{BUNDLE, Id, Net, Ready};
+use super::{BUNDLE, Id, Lent, Net};
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
-use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::Message;
+use crate::transport::contract::{Deliver, Message, Roster, Sent};
 use ferriband_ibv::{SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind};
 use ferriband_mpi_proto::replay::Held;
@@ -41,7 +44,7 @@ pub struct Coalesce {
 impl Net {
     /// A look at the device: from here on messages go at once again.
     #[inline]
-    pub(super) fn look_anew(&mut self) {
+    pub fn look_anew(&mut self) {
         if !self.coalesce.bursts.is_empty() {
             self.forget_bursts();
         }
@@ -81,84 +84,81 @@ fn item(message: &Message) -> Option<usize> {
     can.then(|| ITEM + ENVELOPE + message.body.as_slice().len() + message.source.len())
 }
 
-impl Runtime {
+impl Net {
     /// Whether a message to `peer`, longer than what is sent eagerly everywhere, goes eagerly: by
     /// packets of our adapter, once it is known what the
     /// peer's receive buffers hold.
     pub fn goes_eager(&self, peer: u32, source: &Source) -> bool {
-        let Some(net) = &self.net else {
-            return false;
-        };
-        let (link, length) = (net.links[peer as usize].as_deref(), source.len());
+        let (link, length) = (self.links[peer as usize].as_deref(), source.len());
         let is_alone = |link: &Link| {
             let could_land = !link.long.lane.is_off() && source.address().is_some();
             length <= ALWAYS || link.together.burst == 0 || !could_land || !self.wants_lane(peer)
         };
-        length <= self.settings.verbs.eager_packets
+        length <= self.limits.eager_packets
             && link.is_some_and(|link| link.together.bundle != 0 && is_alone(link))
-            && ENVELOPE + length <= net.longest_send(peer)
+            && ENVELOPE + length <= self.longest_send(peer)
     }
 
     /// Whether a message to `peer` waits, so that it goes with others.
     #[inline]
     pub(super) fn waits_for_others(&self, peer: u32) -> bool {
-        let Some(net) = &self.net else {
-            return false;
-        };
-        let link = net.links[peer as usize].as_deref();
+        let link = self.links[peer as usize].as_deref();
         link.is_some_and(|link| {
             link.together.bundle != 0
-                && !net.coalesce.presses
-                && (net.coalesce.is_taking || link.together.burst >= self.settings.verbs.bundle)
+                && !self.coalesce.presses
+                && (self.coalesce.is_taking || link.together.burst >= self.limits.bundle)
         })
     }
 
-    /// Sends the first messages that wait for `peer` together, if there are several of them and they are short. False if there is nothing more to do so.
-    #[inline]
-    pub fn push_bundle(&mut self, peer: u32) -> Outcome<bool> {
-        let entry = &self.point.peers[peer as usize];
-        if !entry.by_verbs || entry.fifo.len() < 2 || entry.lost {
-            return Ok(false);
-        }
-        self.push_several(peer)
+    /// Sends the first of `messages`, which wait for a connected peer, together, if there are
+    /// several of them and they are short. None of them: there is nothing more to do so.
+    pub(super) fn send_together<'a>(
+        &mut self,
+        peer: u32,
+        messages: impl Iterator<Item = &'a Message> + Clone,
+    ) -> Outcome<Sent> {
+        let mut first = messages.clone();
+        let (Some(one), Some(two)) = (first.next(), first.next()) else {
+            return Ok(Sent::NONE);
+        };
+        self.send_several(peer, [one, two], messages)
     }
 
     #[cold]
-    fn push_several(&mut self, peer: u32) -> Outcome<bool> {
-        if self.ready(peer)? == Ready::NotYet {
-            return Ok(false);
-        }
-        let Some(net) = &mut self.net else {
-            return Ok(false);
-        };
-        let limit = net.longest_send(peer).min(BUNDLE as usize);
-        let mut first = self.point.peers[peer as usize].fifo.iter().take(2);
+    fn send_several<'a>(
+        &mut self,
+        peer: u32,
+        first: [&Message; 2],
+        messages: impl Iterator<Item = &'a Message> + Clone,
+    ) -> Outcome<Sent> {
+        let limit = self.longest_send(peer).min(BUNDLE as usize);
+        let mut first = first.into_iter();
         let length = first.try_fold(ENVELOPE, |sum, message| Some(sum + item(message)?));
         let do_fit = length.is_some_and(|length| length <= limit);
-        if !do_fit || net.coalesce.is_taking && !net.coalesce.presses || net.room(peer) == 0 {
-            return Ok(false);
+        let waits = self.coalesce.is_taking && !self.coalesce.presses;
+        if !do_fit || waits || self.room(peer) == 0 {
+            return Ok(Sent::NONE);
         }
-        let Some(buffer) = net.stages.take() else {
-            return Ok(false);
+        let Some(buffer) = self.stages.take() else {
+            return Ok(Sent::NONE);
         };
         // It is kept where it lies, or each message by a copy.
-        let is_held = self.settings.verbs.acks && net.stages.may_hold(buffer);
-        let (count, length) = self.fill_bundle(peer, (buffer, is_held), limit);
+        let is_held = self.limits.acks && self.stages.may_hold(buffer);
+        let (count, length) = self.fill_bundle(peer, (buffer, is_held), limit, messages.clone());
         if count == 0 {
-            if let Some(net) = &mut self.net {
-                net.stages.give(buffer);
-            }
-            return Ok(false);
+            self.stages.give(buffer);
+            return Ok(Sent::NONE);
         }
-        if is_held && let Some(net) = &mut self.net {
-            let sent = self.point.peers[peer as usize].sent;
-            let place = Held {
-                seq: sent.wrapping_add(count as u32),
+        let link = self.link(peer);
+        let first = link.sent.wrapping_add(1);
+        let last = link.sent.wrapping_add(count);
+        if is_held {
+            link.acks.log.hold(Held {
+                seq: last,
                 buffer,
                 at: ENVELOPE as u32,
                 length: (length - ENVELOPE) as u32,
-            };
-            net.link(peer).acks.log.hold(place);
+            });
         }
         let what = if is_held {
             What::Room
@@ -166,112 +166,112 @@ impl Runtime {
             What::Buffer(buffer)
         };
         self.send_bundle(peer, (buffer, length), what)?;
-        for _ in 0..count {
-            self.bundled(peer);
+        self.link(peer).sent = last;
+        for (seq, message) in (0..count).map(|at| first.wrapping_add(at)).zip(messages) {
+            self.stats.count(Why::Bundled);
+            if trace::is_on() {
+                let (body, length) = (message.body.as_slice(), message.source.len());
+                let (tag, context) = (message.head.tag, message.head.context);
+                trace::sent(peer, message.head.kind, seq, tag, context, body, length);
+            }
         }
-        Ok(true)
+        Ok(Sent { count, first })
     }
 
-    /// Writes messages into a staging buffer and the log, as many as fit, and as that takes. How many, and where they end.
-    fn fill_bundle(
+    /// Writes messages into a staging buffer and the log, as many as fit, and as that takes. How
+    /// many, and where they end.
+    fn fill_bundle<'a>(
         &mut self,
         peer: u32,
         (buffer, is_held): (u32, bool),
         limit: usize,
-    ) -> (usize, usize) {
-        let acks = self.settings.verbs.acks && !is_held;
-        let Some(net) = &mut self.net else {
-            return (0, 0);
-        };
-        let credit = net.report(peer);
-        let entry = &self.point.peers[peer as usize];
+        messages: impl Iterator<Item = &'a Message>,
+    ) -> (u32, usize) {
+        let acks = self.limits.acks && !is_held;
+        let credit = self.report(peer);
+        let link = self.link(peer);
+        let (sent, ack) = (link.sent, link.received);
         let (mut count, mut at) = (0, ENVELOPE);
-        for message in &entry.fifo {
+        for message in messages {
             let Some(whole) = item(message).filter(|whole| at + whole <= limit) else {
                 break;
             };
             let length = whole - ITEM;
-            if acks && !net.has_log_room(peer, length, entry.sent) {
+            if acks && !self.has_log_room(peer, length) {
                 break;
             }
             count += 1;
-            let seq = entry.sent.wrapping_add(count as u32);
-            let head = Envelope {
+            let seq = sent.wrapping_add(count);
+            let envelope = Envelope {
                 kind: message.head.kind,
                 flags: message.head.flags,
                 seq,
-                ack: entry.received,
+                ack,
                 credit,
                 tag: message.head.tag,
                 context: message.head.context,
+            };
+            let memory = &self.stages.memory;
+            memory.write(buffer, at as u32, &(length as u32).to_le_bytes());
+            let mut room = Staged {
+                memory,
+                index: buffer,
+                at: (at + ITEM) as u32,
+            };
+            lay(
+                &mut room,
+                &envelope,
+                message.body.as_slice(),
+                message.source,
+            );
+            if acks && let Some(link) = self.links[peer as usize].as_deref_mut() {
+                let place = Held {
+                    seq,
+                    buffer,
+                    at: (at + ITEM) as u32,
+                    length: length as u32,
+                };
+                Keep::Copied.keep(&mut link.acks.log, &self.stages, place);
             }
-            .emit();
-            let (body, source) = (message.body.as_slice(), message.source);
-            let stages = &net.stages.memory;
-            stages.write(buffer, at as u32, &(length as u32).to_le_bytes());
-            stages.write(buffer, (at + ITEM) as u32, &head);
-            stages.write(buffer, (at + ITEM + ENVELOPE) as u32, body);
             at += whole;
-            stages.fill(buffer, (at - source.len()) as u32, source);
-            if acks {
-                let log = &mut net.link(peer).acks.log;
-                log.keep(seq, [&head, body], source.len(), |rest| {
-                    source.copy_into(rest);
-                });
-            }
         }
         let head = Envelope {
             kind: Kind::Bundle,
             flags: 0,
             seq: 0,
-            ack: entry.received,
+            ack,
             credit,
             tag: 0,
             context: 0,
         };
-        net.stages.memory.write(buffer, 0, &head.emit());
+        self.stages.memory.write(buffer, 0, &head.emit());
         (count, at)
     }
 
     /// Posts a bundle, for which there is room.
     fn send_bundle(&mut self, peer: u32, (buffer, length): (u32, usize), what: What) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let elements = [net.stages.memory.element(buffer, length as u32)];
+        let elements = [self.stages.memory.element(buffer, length as u32)];
         let request = SendWr::send(Id::Peer(peer).code(), &elements);
-        let sent = net.submit(peer, request, SendFlags::empty(), what)?;
+        let sent = self.submit(peer, request, SendFlags::empty(), what)?;
         if !sent {
             // What lies in the log has a number already.
             let text = "a queue that has room takes no request";
             return Err(MpiError::with(MPI_ERR_INTERN, text));
         }
-        net.stats.sends += 1;
-        net.link(peer).acks.owed.told();
+        self.stats.sends += 1;
+        self.link(peer).acks.owed.told();
         Ok(())
     }
 
-    /// The first message that waited for `peer` has gone in a bundle.
-    fn bundled(&mut self, peer: u32) {
-        let entry = &mut self.point.peers[peer as usize];
-        let Some(message) = entry.fifo.pop_front() else {
-            return;
-        };
-        entry.sent = entry.sent.wrapping_add(1);
-        let seq = entry.sent;
-        if let Some(net) = &mut self.net {
-            net.stats.count(Why::Bundled);
-        }
-        if trace::is_on() {
-            let (body, length) = (message.body.as_slice(), message.source.len());
-            let (tag, context) = (message.head.tag, message.head.context);
-            trace::sent(peer, message.head.kind, seq, tag, context, body, length);
-        }
-        self.has_gone(peer, message.token, seq);
-    }
-
-    /// A bundle has come. `again`: the first of its messages may have been taken before there was no memory for another.
-    pub(super) fn take_bundle(&mut self, from: u32, bytes: Source, again: bool) -> Outcome {
+    /// A bundle has come. `again`: the first of its messages may have been taken before there was
+    /// no memory for another.
+    pub(super) fn take_bundle<R: Roster, D: Deliver>(
+        &mut self,
+        from: u32,
+        bytes: Source,
+        again: bool,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
         let mut rest = bytes;
         while !rest.is_empty() {
             if rest.len() < ITEM + ENVELOPE {
@@ -292,11 +292,11 @@ impl Runtime {
             };
             let body = rest.part(ENVELOPE, length - ENVELOPE);
             rest = rest.part(length, rest.len() - length);
-            let received = self.point.peers[from as usize].received;
+            let received = self.link(from).received;
             if again && received.wrapping_sub(envelope.seq) < 1 << 31 {
                 continue;
             }
-            self.take_in_turn(from, &envelope, body)?;
+            self.take_in_turn(from, &envelope, body, lent)?;
         }
         Ok(())
     }

@@ -6,13 +6,12 @@
 //! enough; a sender that lacks credit too often gives its block up for a larger one; either way
 //! CLOSED lies behind the last record. How channels rest is in [`super::rest`].
 
-use super::Net;
 use super::block::PostInlet;
 use super::memory::Buffers;
 use super::stats::Why;
+use super::{Lent, Net};
 use crate::errors::{Outcome, broken};
-use crate::runtime::Runtime;
-use crate::transport::contract::Place;
+use crate::transport::contract::{Deliver, Place, Roster};
 use ferriband_ibv::{Access, WrOpcode};
 use ferriband_mpi_proto::envelope::{Channel, Kind, Phase};
 use ferriband_mpi_proto::fast::{AnySender, Design, Plan};
@@ -20,7 +19,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// After a refusal, so many times more messages pass before the next question as before the first, then twice as many.
+/// After a refusal, so many times more messages pass before the next question as before the first,
+/// then twice as many.
 const AGAIN: u32 = 64;
 /// Senders are judged by what they have sent in so long at least.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -46,7 +46,8 @@ pub struct Outbound {
     /// Messages since the block was last judged, and those that found no room in it.
     judged: (u32, u32),
     is_too_small: bool,
-    /// Mirrors of former lives, from which records may still be on their way: until the request of that number has completed.
+    /// Mirrors of former lives, from which records may still be on their way: until the request of
+    /// that number has completed.
     old: Vec<(u32, Buffers)>,
 }
 
@@ -128,7 +129,8 @@ pub(super) fn phase(epoch: u32, own: u32) -> Phase {
 }
 
 impl Net {
-    /// Makes a block for `peer`, if it may have one. The error says whether there would be one if another sender had none.
+    /// Makes a block for `peer`, if it may have one. The error says whether there would be one if
+    /// another sender had none.
     fn grant(
         &mut self,
         peer: u32,
@@ -187,7 +189,8 @@ impl Net {
         Ok(granted)
     }
 
-    /// Somebody was refused: the sender with the fewest records since the last time, if those were few; with the life of its channel.
+    /// Somebody was refused: the sender with the fewest records since the last time, if those were
+    /// few; with the life of its channel.
     fn slowest(&mut self, below: u32) -> Option<(u32, u32)> {
         let passed = self.blocks.judged.elapsed();
         let is_closing = self
@@ -218,17 +221,15 @@ impl Net {
     }
 }
 
-impl Runtime {
-    /// A message has gone by SEND to `peer`: asks for a block once there have been enough, or for a larger one.
+impl Net {
+    /// A message has gone by SEND to `peer`: asks for a block once there have been enough, or for a
+    /// larger one.
     pub(super) fn count_send(&mut self, peer: u32) -> Outcome {
-        let fast = self.settings.verbs.fast;
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        if fast.channels == 0 || net.life.closing {
+        let fast = self.limits.fast;
+        if fast.channels == 0 || self.life.closing {
             return Ok(());
         }
-        let out = &mut net.link(peer).fast.out;
+        let out = &mut self.link(peer).fast.out;
         if out.is_too_small && fast.grows && !out.is_full_grown {
             out.is_too_small = false;
             return self.grow(peer);
@@ -240,15 +241,12 @@ impl Runtime {
     }
 
     fn ask_for_block(&mut self, peer: u32) -> Outcome {
-        let usual = self.settings.verbs.fast.plan;
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
+        let usual = self.limits.fast.plan;
         let (address, rkey) = (
-            net.blocks.returns.address() + u64::from(peer) * 8,
-            net.blocks.returns.rkey(),
+            self.blocks.returns.address() + u64::from(peer) * 8,
+            self.blocks.returns.rkey(),
         );
-        let out = &mut net.link(peer).fast.out;
+        let out = &mut self.link(peer).fast.out;
         let plan = *out.plan.get_or_insert(usual);
         out.state = State::Opening(plan);
         out.messages = 0;
@@ -262,15 +260,12 @@ impl Runtime {
             epoch: out.life.into(),
             granted: 0.into(),
         };
-        self.answer(peer, Kind::Open, open.as_bytes())
+        self.say(peer, Kind::Open, open.as_bytes())
     }
 
     /// Gives the block up for one of twice the size.
     fn grow(&mut self, peer: u32) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let out = &mut net.link(peer).fast.out;
+        let out = &mut self.link(peer).fast.out;
         let Some(plan) = out.plan.filter(|_| out.is_open()) else {
             return Ok(());
         };
@@ -280,19 +275,16 @@ impl Runtime {
             out.is_full_grown = true;
             return Ok(());
         };
-        net.stats.grown += 1;
+        self.stats.channels.grown += 1;
         self.reopen(peer, larger)
     }
 
     /// From here on blocks are filled by `design`: those that there are are given up for such ones.
     pub fn change_design(&mut self, design: Design) -> Outcome {
         let plan = Plan::usual(design);
-        self.settings.verbs.fast.plan = plan;
-        for peer in 0..self.point.peers.len() as u32 {
-            let link = self
-                .net
-                .as_mut()
-                .and_then(|net| net.links[peer as usize].as_deref_mut());
+        self.limits.fast.plan = plan;
+        for peer in 0..self.links.len() as u32 {
+            let link = self.links[peer as usize].as_deref_mut();
             let Some(out) = link.map(|link| &mut link.fast.out) else {
                 continue;
             };
@@ -308,33 +300,27 @@ impl Runtime {
 
     /// Gives the block up for another one.
     fn reopen(&mut self, peer: u32, plan: Plan) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let link = net.link(peer);
+        let link = self.link(peer);
         let posted = link.wire.queue.last_posted();
         let out = &mut link.fast.out;
         let life = out.life;
         out.close(posted);
         out.plan = Some(plan);
-        net.stats.closed += 1;
-        self.answer(peer, Kind::Closed, phase(life, 0).as_bytes())?;
+        self.stats.channels.closed += 1;
+        self.say(peer, Kind::Closed, phase(life, 0).as_bytes())?;
         self.ask_for_block(peer)
     }
 
     /// `peer` asks for a block of this process.
-    pub fn take_open(&mut self, peer: u32, open: &Channel) -> Outcome {
-        let fast = self.settings.verbs.fast;
-        let Some(net) = &mut self.net else {
-            return Err(broken(peer));
-        };
+    pub(super) fn take_open(&mut self, peer: u32, open: &Channel) -> Outcome {
+        let fast = self.limits.fast;
         let mut closing = None;
-        let answer = match net.grant(peer, open, fast.channels, fast.budget()) {
+        let answer = match self.grant(peer, open, fast.channels, fast.budget()) {
             Ok(granted) => granted,
             Err(has_no_room) => {
-                net.stats.refused += 1;
+                self.stats.channels.refused += 1;
                 if has_no_room {
-                    closing = net.slowest(fast.close_below);
+                    closing = self.slowest(fast.close_below);
                 }
                 Channel {
                     granted: 0.into(),
@@ -342,21 +328,23 @@ impl Runtime {
                 }
             }
         };
-        self.answer(peer, Kind::Opened, answer.as_bytes())?;
+        self.say(peer, Kind::Opened, answer.as_bytes())?;
         match closing {
-            Some((slow, life)) => self.answer(slow, Kind::Close, phase(life, 0).as_bytes()),
+            Some((slow, life)) => self.say(slow, Kind::Close, phase(life, 0).as_bytes()),
             None => Ok(()),
         }
     }
 
     /// `peer` answers.
-    pub fn take_opened(&mut self, peer: u32, opened: &Channel) -> Outcome {
+    pub(super) fn take_opened<R: Roster, D: Deliver>(
+        &mut self,
+        peer: u32,
+        opened: &Channel,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
         // Records before this may tell of credit of the channel's last life.
-        self.drain_before(peer)?;
-        let Some(net) = &mut self.net else {
-            return Err(broken(peer));
-        };
-        let out = &mut net.link(peer).fast.out;
+        self.drain_before(peer, lent)?;
+        let out = &mut self.link(peer).fast.out;
         let State::Opening(plan) = out.state else {
             return Err(broken(peer));
         };
@@ -370,25 +358,26 @@ impl Runtime {
         }
         out.state = State::Closed;
         if opened.granted.get() == 0 {
-            net.stats.refused += 1;
+            self.stats.channels.refused += 1;
             return self.refused_block(peer, plan);
         }
         let mirror = if plan.mirror() == 0 {
             None
         } else {
             let name = c"ferriband-mpi-mirror";
-            match Buffers::new(&net.device.pd, name, 1, plan.mirror(), Access::LOCAL_WRITE) {
+            match Buffers::new(&self.device.pd, name, 1, plan.mirror(), Access::LOCAL_WRITE) {
                 Ok(mirror) => Some(mirror),
                 Err(_) => {
                     // Without memory for the mirror the block is of no use.
-                    let life = net.link(peer).fast.out.life;
-                    net.link(peer).fast.out.refusals += 1;
-                    return self.answer(peer, Kind::Closed, phase(life, 0).as_bytes());
+                    let life = self.link(peer).fast.out.life;
+                    self.link(peer).fast.out.refusals += 1;
+                    return self.say(peer, Kind::Closed, phase(life, 0).as_bytes());
                 }
             }
         };
-        // What the word holds is credit of the last life; nobody writes to it before a record of this one has come.
-        net.blocks
+        // What the word holds is credit of the last life; nobody writes to it before a record of
+        // this one has come.
+        self.blocks
             .returns
             .word(peer * 8)
             .store(0, Ordering::Relaxed);
@@ -400,25 +389,23 @@ impl Runtime {
             },
             mirror,
         };
-        let link = net.link(peer);
+        let link = self.link(peer);
         let mut old = std::mem::take(&mut link.fast.out.old);
         old.retain(|(posted, _)| !link.wire.queue.has_completed(*posted));
         link.fast.out.old = old;
         link.fast.out.state = State::Open(Box::new(open));
         link.fast.out.judged = (0, 0);
         link.fast.gate.reopen();
-        net.stats.opened += 1;
-        net.note_memory();
+        self.stats.channels.opened += 1;
+        self.note_memory();
         Ok(())
     }
 
-    /// There is no block of that size: one of the former size, which was given up for it, there was.
+    /// There is no block of that size: one of the former size, which was given up for it, there
+    /// was.
     fn refused_block(&mut self, peer: u32, plan: Plan) -> Outcome {
-        let usual = self.settings.verbs.fast.plan;
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let out = &mut net.link(peer).fast.out;
+        let usual = self.limits.fast.plan;
+        let out = &mut self.link(peer).fast.out;
         if plan.size() > usual.size() && !out.is_full_grown {
             out.is_full_grown = true;
             out.plan = Plan::new(plan.design(), plan.size() / 2, plan.granule());
@@ -429,11 +416,8 @@ impl Runtime {
     }
 
     /// `peer` needs the block for others.
-    pub fn take_close(&mut self, peer: u32, close: &Phase) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Err(broken(peer));
-        };
-        let link = net.link(peer);
+    pub(super) fn take_close(&mut self, peer: u32, close: &Phase) -> Outcome {
+        let link = self.link(peer);
         let posted = link.wire.queue.last_posted();
         let out = &mut link.fast.out;
         if !out.is_open() || out.life != close.epoch.get() {
@@ -443,21 +427,23 @@ impl Runtime {
         out.close(posted);
         out.messages = 0;
         out.refusals = out.refusals.max(1);
-        net.stats.closed += 1;
-        self.answer(peer, Kind::Closed, close.as_bytes())
+        self.stats.channels.closed += 1;
+        self.say(peer, Kind::Closed, close.as_bytes())
     }
 
     /// `peer` writes no more to its block.
-    pub fn take_closed(&mut self, peer: u32, closed: &Phase) -> Outcome {
-        self.drain_before(peer)?;
-        let Some(net) = &mut self.net else {
-            return Err(broken(peer));
-        };
-        let is_it = net
+    pub(super) fn take_closed<R: Roster, D: Deliver>(
+        &mut self,
+        peer: u32,
+        closed: &Phase,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        self.drain_before(peer, lent)?;
+        let is_it = self
             .inlet_of(peer)
             .is_some_and(|inlet| inlet.life == closed.epoch.get());
-        if is_it && let Some(index) = net.link(peer).fast.inlet.take() {
-            net.blocks.inlets[index as usize] = None;
+        if is_it && let Some(index) = self.link(peer).fast.inlet.take() {
+            self.blocks.inlets[index as usize] = None;
         }
         Ok(())
     }

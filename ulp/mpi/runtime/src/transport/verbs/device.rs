@@ -13,7 +13,7 @@ use super::stats::Stats;
 use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, lane};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
-use crate::net::limits::Rendezvous;
+use crate::net::limits::{Limits, Rendezvous};
 use crate::transport::polling::Polling;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, DeviceLimits, Gid, LinkLayer, Mtu, Pd, PortState,
@@ -46,8 +46,19 @@ pub struct Wanted<'a> {
     pub timeout: u8,
     /// How the program's memory is registered.
     pub registration: Registration,
-    /// Who moves long messages.
-    pub rendezvous: Rendezvous,
+    /// What was set.
+    pub limits: Limits,
+}
+
+/// Whether a rank is reached by the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// No: by memory that both share, or it is this one.
+    Otherwise,
+    /// Yes, although it is on this host.
+    Near,
+    /// Yes: it is on another host.
+    Far,
 }
 
 /// The device itself, and what is the same for all peers.
@@ -71,14 +82,20 @@ pub struct Device {
 }
 
 impl Net {
-    /// Opens a device for rank `me` of `ranks`.
-    pub fn open(wanted: Wanted<'_>, me: u32, ranks: u32, secret: u64) -> Outcome<Self> {
+    /// Opens a device for rank `me` of a world, by which `reached` says which ranks are reached.
+    pub fn open(
+        wanted: Wanted<'_>,
+        me: u32,
+        reached: Box<[Reached]>,
+        secret: u64,
+    ) -> Outcome<Self> {
+        let ranks = reached.len() as u32;
         let mut device = Device::open(wanted, ranks)?;
         let receives = Receives::new(&device)?;
         let stage = STAGE.max(device.card.receive);
         let access = Access::LOCAL_WRITE;
         let stages = device.buffers(c"ferriband-mpi-stage", STAGES, stage, access)?;
-        let connect = Connect::new(&device, me, secret)?;
+        let connect = Connect::new(&device, me, reached, secret)?;
         device.card.qpn = connect.ud.number().0;
         let blocks = Blocks::new(&device, ranks)?;
         let moves = Moves::new(&device, wanted.registration)?;
@@ -92,6 +109,7 @@ impl Net {
             moves,
             coalesce: Coalesce::default(),
             life: Life::new(),
+            limits: wanted.limits,
             stats: Stats::default(),
             device,
         };
@@ -137,7 +155,7 @@ impl Net {
     }
 
     /// Posts receive buffers that have been read again.
-    pub(super) fn give_back(&mut self) -> Outcome {
+    pub fn give_back(&mut self) -> Outcome {
         while let Some(index) = self.receives.spent.last().copied() {
             let elements = [self
                 .receives
@@ -184,7 +202,7 @@ impl Device {
         context.set_nonblocking().map_err(verb)?;
         // What other hosts send to it comes in bundles.
         let makes_packets = verbs.is_ours() && is_ethernet;
-        let has_lanes = match wanted.rendezvous {
+        let has_lanes = match wanted.limits.rendezvous {
             Rendezvous::Auto => makes_packets,
             Rendezvous::Send => true,
             Rendezvous::Get | Rendezvous::Put => false,
@@ -245,12 +263,13 @@ impl Receives {
             spent: Vec::new(),
             parked: VecDeque::new(),
             batch: Box::new([Wc::default(); BATCH]),
+            looked: 0..0,
         })
     }
 }
 
 impl Connect {
-    fn new(device: &Device, me: u32, secret: u64) -> Outcome<Self> {
+    fn new(device: &Device, me: u32, reached: Box<[Reached]>, secret: u64) -> Outcome<Self> {
         let datagrams = device.buffers(
             c"ferriband-mpi-setup",
             DATAGRAMS,
@@ -265,7 +284,9 @@ impl Connect {
             under_way: 0,
             secret,
             me,
+            reached,
             setting_up: Vec::new(),
+            unsaid: Vec::new(),
             started: Instant::now(),
         })
     }
@@ -277,6 +298,7 @@ impl Blocks {
         Ok(Self {
             inlets: Vec::new(),
             polling: Polling::new(),
+            place: 0,
             returns: device.buffers(c"ferriband-mpi-return", ranks, 8, access)?,
             owing: Vec::new(),
             judged: Instant::now(),
@@ -385,12 +407,14 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Arc<Context>> {
     ))
 }
 
-/// True if InfiniBand ports lead to other hosts: our own do on a host of a live fabric only (`ferriband mpirun --fabric-hosts`), else they end at this host.
+/// True if InfiniBand ports lead to other hosts: our own do on a host of a live fabric only
+/// (`ferriband mpirun --fabric-hosts`), else they end at this host.
 fn leads_away(verbs: &Verbs) -> bool {
     !verbs.is_ours() || std::env::var_os("FERRIBAND_HOST").is_some()
 }
 
-/// The entry of the GID table that peers are given: on Ethernet the first of RoCE v2 that is an IPv4 address, else the first of RoCE v2.
+/// The entry of the GID table that peers are given: on Ethernet the first of RoCE v2 that is an
+/// IPv4 address, else the first of RoCE v2.
 fn best_gid(context: &Context, name: &str, count: u32, is_ethernet: bool) -> Outcome<(u8, Gid)> {
     let mut best: Option<(u8, Gid)> = None;
     for index in 0..count.min(256) {
@@ -405,7 +429,8 @@ fn best_gid(context: &Context, name: &str, count: u32, is_ethernet: bool) -> Out
             return Ok(found);
         }
         let kind = format!("/sys/class/infiniband/{name}/ports/{PORT}/gid_attrs/types/{index}");
-        // Where nothing says what an entry is (our own adapter has no such file), all are of RoCE v2.
+        // Where nothing says what an entry is (our own adapter has no such file), all are of RoCE
+        // v2.
         let is_old = std::fs::read_to_string(kind).is_ok_and(|kind| !kind.contains("v2"));
         if is_old {
             continue;

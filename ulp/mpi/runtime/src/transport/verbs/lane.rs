@@ -1,20 +1,25 @@
-//! The lane: a second queue pair to a peer, whose receives are the program's own buffers. A long message that comes by it is one SEND.
+//! The lane: a second queue pair to a peer, whose receives are the program's own buffers. A long
+//! message that comes by it is one SEND.
 //!
-//! Where our adapter makes the packets all of a SEND's are alike, and go in the longest runs that the kernel takes, from one message to the next. The first of a WRITE is longer
-//! than the others, which costs a run of its own, and the word that all is written costs another; 64 KiB take three in place of one. Nor does the peer need a key.
+//! Where our adapter makes the packets all of a SEND's are alike, and go in the longest runs that
+//! the kernel takes, from one message to the next. The first of a WRITE is longer than the others,
+//! which costs a run of its own, and the word that all is written costs another; 64 KiB take three
+//! in place of one. Nor does the peer need a key.
 //!
-//! Both ends say once which queue pair is theirs ([`Kind::Lane`]), whoever wants it first; the receiver asks for a message by it only when it has connected its own and has posted
-//! the message's receive. The sender learns of the lane before it is asked, and is asked in the order of the receives, for both are numbered messages. So no receive is ever missing, and
-//! each message meets its own. Must not know: what a message says.
+//! Both ends say once which queue pair is theirs ([`Kind::Lane`]), whoever wants it first; the
+//! receiver asks for a message by it only when it has connected its own and has posted the
+//! message's receive. The sender learns of the lane before it is asked, and is asked in the order
+//! of the receives, for both are numbered messages. So no receive is ever missing, and each message
+//! meets its own. Must not know: what a message says.
 
+use super::limits::Rendezvous;
 use super::memory::Reachable;
 use super::queue::{Queue, What};
-use super::{Id, Net, setup};
+use super::{Id, Lent, Net, setup};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
-use crate::net::limits::Rendezvous;
-use crate::request::Work;
-use crate::runtime::Runtime;
+use crate::handle::Token;
+use crate::transport::contract::{Deliver, Done, Roster};
 use ferriband_ibv::{
     Access, ErrorKind, Qp, QpCaps, QpInit, QpType, RecvWr, SendFlags, SendWr, VerbsError, Wc,
 };
@@ -39,8 +44,8 @@ pub struct Lane {
     pub queue: Queue,
     psn: u32,
     state: State,
-    /// Receives that are posted, in their order: the request and the bytes that it expects.
-    landing: VecDeque<(u32, u64)>,
+    /// Receives that are posted, in their order: the message's name and the bytes that it expects.
+    landing: VecDeque<(Token, u64)>,
     /// The number of the last receive that was posted here.
     posted: u32,
     /// The number of the last receive there that a message was asked for.
@@ -84,9 +89,9 @@ impl Lane {
         };
     }
 
-    /// The request whose receive is the oldest.
-    pub fn oldest_landing(&self) -> Option<u32> {
-        self.landing.front().map(|(request, _)| *request)
+    /// The message whose receive is the oldest.
+    pub fn oldest_landing(&self) -> Option<Token> {
+        self.landing.front().map(|(receive, _)| *receive)
     }
 }
 
@@ -95,29 +100,28 @@ fn after(number: u32) -> u32 {
     number.wrapping_add(1).max(1)
 }
 
-impl Runtime {
-    /// Whether long messages from `peer` that lie in one run there come by the lane, once there is one.
+impl Net {
+    /// Whether long messages from `peer` that lie in one run there come by the lane, once there is
+    /// one.
     pub(super) fn wants_lane(&self, peer: u32) -> bool {
-        match self.settings.verbs.rendezvous {
+        match self.limits.rendezvous {
             Rendezvous::Auto => self.goes_by_packets(peer),
             Rendezvous::Send => true,
             _ => false,
         }
     }
 
-    /// Posts the receive of a message of `length` bytes from `peer`, into `range`: its number. None if there is no lane, or no room: then it is written. The first to want
-    /// the lane begins to make it.
+    /// Posts the receive of a message of `length` bytes from `peer`, into `range`: its number. None
+    /// if there is no lane, or no room: then it is written. The first to want the lane begins to
+    /// make it.
     pub(super) fn land(
         &mut self,
         peer: u32,
-        receive: u32,
+        receive: Token,
         length: u64,
         range: &Reachable,
     ) -> Outcome<Option<u32>> {
-        let Some(net) = &mut self.net else {
-            return Ok(None);
-        };
-        let lane = &mut net.link(peer).long.lane;
+        let lane = &mut self.link(peer).long.lane;
         match lane.state {
             State::Ready => (),
             State::Idle => return self.tell_lane(peer).map(|()| None),
@@ -137,9 +141,9 @@ impl Runtime {
         match qp.post_recv(&mut RecvWr::new(id, &elements)) {
             Ok(()) => (),
             Err(error) if error.kind() == ErrorKind::NoMemory => return Ok(None),
-            Err(error) => return Err(net.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+            Err(error) => return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
         }
-        let lane = &mut net.link(peer).long.lane;
+        let lane = &mut self.link(peer).long.lane;
         lane.landing.push_back((receive, length));
         lane.posted = after(lane.posted);
         Ok(Some(lane.posted))
@@ -148,33 +152,26 @@ impl Runtime {
     /// Makes this end of the lane, and says so.
     #[cold]
     fn tell_lane(&mut self, peer: u32) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
         // Without one, messages are written.
-        let own = net.lane(peer).unwrap_or(None);
-        net.link(peer).long.lane.state = own.map_or(State::Off, |_| State::Told);
+        let own = self.lane(peer).unwrap_or(None);
+        self.link(peer).long.lane.state = own.map_or(State::Off, |_| State::Told);
         let own = own.unwrap_or(envelope::Lane {
             qpn: 0.into(),
             psn: 0.into(),
         });
-        self.answer(peer, Kind::Lane, own.as_bytes())
+        self.say(peer, Kind::Lane, own.as_bytes())
     }
 
     /// The peer has made its end.
     #[cold]
-    pub fn take_lane(&mut self, peer: u32, end: &envelope::Lane) -> Outcome {
-        let state = |net: &mut Net| net.link(peer).long.lane.state;
-        let by_verbs = self.point.peers[peer as usize].by_verbs;
-        let before = self.net.as_mut().filter(|_| by_verbs).map(|net| state(net));
-        let Some(before) = before.filter(|_| end.qpn.get() < QPNS && end.psn.get() < QPNS) else {
+    pub(super) fn take_lane(&mut self, peer: u32, end: &envelope::Lane) -> Outcome {
+        if end.qpn.get() >= QPNS || end.psn.get() >= QPNS {
             return Err(broken(peer));
-        };
+        }
+        let before = self.link(peer).long.lane.state;
         if end.qpn.get() == 0 && before != State::Ready {
             // It has none, and will have none.
-            if let Some(net) = &mut self.net {
-                net.link(peer).long.lane.lose();
-            }
+            self.link(peer).long.lane.lose();
             return Ok(());
         }
         match before {
@@ -182,98 +179,96 @@ impl Runtime {
             State::Told | State::Off => (),
             State::Ready => return Err(self.broken_off(peer)),
         }
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        if state(net) != State::Told {
+        if self.link(peer).long.lane.state != State::Told {
             return Ok(());
         }
-        if let Err(error) = net.connect_lane(peer, end) {
-            return Err(net.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+        if let Err(error) = self.connect_lane(peer, end) {
+            return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
         }
-        net.link(peer).long.lane.state = State::Ready;
+        self.link(peer).long.lane.state = State::Ready;
         Ok(())
     }
 
     /// The peer has posted the receive of that number: whether it is its turn, and there is a lane.
     pub(super) fn is_asked_by_lane(&mut self, peer: u32, number: u32) -> bool {
-        let Some(net) = &mut self.net else {
-            return false;
-        };
-        let lane = &mut net.link(peer).long.lane;
+        let lane = &mut self.link(peer).long.lane;
         let next = after(lane.asked);
         lane.asked = next;
         lane.state == State::Ready && number == next
     }
 
-    /// The device, if the lane to `peer` is in use: else a completion of it means nothing any more.
-    fn net_of_lane(&mut self, peer: u32) -> Option<&mut Net> {
-        let net = self.net.as_deref_mut()?;
-        let link = net.link(peer);
-        let is_over = link.wire.lost.is_some() || link.long.lane.is_off();
-        (!is_over).then_some(net)
+    /// Whether the lane to `peer` is in use: else a completion of it means nothing any more.
+    fn uses_lane(&mut self, peer: u32) -> bool {
+        let link = self.link(peer);
+        link.wire.lost.is_none() && !link.long.lane.is_off()
     }
 
     /// A message to `peer` has gone by the lane.
-    pub(super) fn gone_by_lane(&mut self, peer: u32, wc: &Wc) -> Outcome {
-        let Some(net) = self.net_of_lane(peer) else {
+    pub(super) fn gone_by_lane<R: Roster, D: Deliver>(
+        &mut self,
+        peer: u32,
+        wc: &Wc,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        if !self.uses_lane(peer) {
             return Ok(());
-        };
-        let what = net.link(peer).long.lane.queue.completed();
+        }
+        let what = self.link(peer).long.lane.queue.completed();
         if !wc.is_ok() {
-            let at_fault = what.and_then(|what| net.request_of(what));
-            return self.lost(peer, wc, at_fault);
+            let at_fault = what.and_then(|what| self.moved_by(what));
+            return self.lost(peer, wc, at_fault, lent);
         }
         match what {
-            Some(What::Moved { transfer, bytes }) => self.moved(peer, transfer, bytes),
+            Some(What::Moved { transfer, bytes }) => {
+                self.moved(peer, transfer, bytes, lent);
+                Ok(())
+            }
             _ => Err(self.broken_off(peer)),
         }
     }
 
     /// A message has come by the lane, or the end of the lane.
-    pub(super) fn landed(&mut self, peer: u32, wc: &Wc) -> Outcome {
-        let Some(net) = self.net_of_lane(peer) else {
+    pub(super) fn landed<R: Roster, D: Deliver>(
+        &mut self,
+        peer: u32,
+        wc: &Wc,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        if !self.uses_lane(peer) {
             return Ok(());
-        };
-        let lane = &mut net.link(peer).long.lane;
+        }
+        let lane = &mut self.link(peer).long.lane;
         if !wc.is_ok() {
             let at_fault = lane.oldest_landing();
-            return self.lost(peer, wc, at_fault);
+            return self.lost(peer, wc, at_fault, lent);
         }
-        let Some((request, expected)) = lane.landing.pop_front() else {
+        let Some((receive, expected)) = lane.landing.pop_front() else {
             return Err(self.broken_off(peer));
         };
         let (bytes, word) = (u64::from(wc.byte_len()), wc.immediate());
-        let entry = &mut self.point.requests[request];
-        debug_assert!(
-            matches!(entry.work, Work::Landing),
-            "its receive was posted"
-        );
-        match word {
-            None if bytes == expected => (),
+        let class = match word {
+            None if bytes == expected => MPI_SUCCESS,
             // Its sender cannot read it.
             Some(class) if bytes == 0 && class != MPI_SUCCESS.cast_unsigned() => {
-                entry.status.error = class.cast_signed();
+                class.cast_signed()
             }
-            _ => {
-                // The receive is used up, so nothing can come for this request any more.
-                entry.status.error = MPI_ERR_INTERN;
-                self.withdraw(request);
-                self.finish(request);
-                return Err(self.broken_off(peer));
-            }
+            // The receive is used up, so nothing can come for this request any more.
+            _ => MPI_ERR_INTERN,
+        };
+        let is_broken = match word {
+            None => bytes != expected,
+            Some(word) => bytes != 0 || word == MPI_SUCCESS.cast_unsigned(),
+        };
+        self.withdraw(receive);
+        lent.done(peer, receive, Done::Over { class });
+        if is_broken {
+            return Err(self.broken_off(peer));
         }
-        if let Some(net) = &mut self.net {
-            net.stats.moved += 1;
-            net.stats.landed += 1;
-        }
-        self.withdraw(request);
-        self.finish(request);
+        self.stats.moved += 1;
+        self.stats.landed += 1;
         Ok(())
     }
-}
 
-impl Net {
     /// Makes the queue pair of the lane to `peer`; none if there are as many as may be.
     fn lane(&mut self, peer: u32) -> Result<Option<envelope::Lane>, VerbsError> {
         let lanes = self.links.iter().flatten();

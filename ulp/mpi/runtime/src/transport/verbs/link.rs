@@ -4,6 +4,7 @@
 use super::channel::Outbound;
 use super::lane::Lane;
 use super::queue::Queue;
+use crate::transport::contract::Message;
 use ferriband_ibv::Ah;
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::connect::{Endpoint, Machine};
@@ -30,6 +31,12 @@ pub struct Link {
     pub long: Long,
     /// Messages that go together.
     pub together: Together,
+    /// Number of the last message to the peer.
+    pub sent: u32,
+    /// Number of the last message from it.
+    pub received: u32,
+    /// What this rank has to say to it about the connection: goes before its messages.
+    pub words: VecDeque<Message>,
 }
 
 /// The connection itself: how it comes about, and what is posted to it.
@@ -50,6 +57,8 @@ pub struct Wire {
     pub mtu: u32,
     /// Why there is no connection any more.
     pub lost: Option<String>,
+    /// The peer has died: it is told nothing more.
+    pub is_dead: bool,
 }
 
 /// Records to and from the peer.
@@ -120,12 +129,16 @@ impl Link {
                 end: Endpoint::default(),
                 mtu: SHORTEST_MTU,
                 lost: None,
+                is_dead: false,
             },
             fast: Fast::default(),
             acks: Acks::default(),
             heads: Heads::default(),
             long: Long::default(),
             together: Together::default(),
+            sent: 0,
+            received: 0,
+            words: VecDeque::new(),
         }
     }
 
@@ -138,6 +151,20 @@ impl Link {
 
     /// Whether nothing is under way.
     pub fn is_quiet(&self) -> bool {
-        self.wire.queue.is_quiet() && self.long.lane.is_quiet() && self.long.moving.is_empty()
+        self.wire.queue.is_quiet()
+            && self.long.lane.is_quiet()
+            && self.long.moving.is_empty()
+            && self.words.is_empty()
+    }
+
+    /// Whether the peer can be sent to.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.wire.machine.is_connected() && self.wire.lost.is_none()
+    }
+
+    /// Whether the peer is gone, however that is known.
+    pub fn is_gone(&self) -> bool {
+        self.wire.lost.is_some() || self.wire.is_dead
     }
 }

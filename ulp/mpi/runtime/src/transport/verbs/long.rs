@@ -1,21 +1,20 @@
-//! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs to the receiver's (RPut).
+//! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs
+//! to the receiver's (RPut).
 
 use super::lane::LONGEST;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
 use super::offers::{reach_sink, reach_source};
 use super::queue::What;
-use super::{Id, Net};
-use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
-use crate::errors::{Outcome, broken};
-use crate::ground::status::status;
-use crate::handle::NOBODY;
-use crate::request::Work;
-use crate::runtime::Runtime;
-use crate::transport::contract::{Offered, Place};
+use super::{Id, Lent, Net};
+use crate::constants::{MPI_ERR_BUFFER, MPI_SUCCESS};
+use crate::errors::Outcome;
+use crate::handle::Token;
+use crate::host::{Sink, Source};
+use crate::transport::contract::{
+    Asked, Deliver, Done, Fetch, Fetched, Offered, Place, Roster, Served,
+};
 use ferriband_ibv::{RKey, SendFlags, SendWr};
-use ferriband_mpi_proto::envelope::{self, Kind};
 use std::collections::HashMap;
-use zerocopy::IntoBytes;
 
 /// Bytes of long messages after which their receiver hears of them, whatever could go along later.
 const PRESSING: u64 = 128 << 10;
@@ -23,8 +22,8 @@ const PRESSING: u64 = 128 << 10;
 /// Long messages, to and from all peers.
 pub struct Moves {
     pub(super) reach: Reach,
-    /// Messages that peers may read: by the index of their request.
-    pub(super) offers: HashMap<u32, Reachable>,
+    /// Memory that peers may reach, by what names its message.
+    pub(super) offers: HashMap<Token, Reachable>,
     pub(super) transfers: Vec<Option<Transfer>>,
     /// Ranks with long messages that are not posted whole.
     pub(super) movers: Vec<u32>,
@@ -33,10 +32,10 @@ pub struct Moves {
 /// A long message under way.
 pub struct Transfer {
     peer: u32,
-    /// The request of this side.
-    request: u32,
-    /// The peer's.
-    token: u64,
+    /// What names it to this side; [`Token::NONE`]: nobody asks what becomes of it.
+    token: Token,
+    /// What the peer calls it.
+    name: u64,
     direction: Direction,
     remote: Place,
     length: u64,
@@ -54,9 +53,23 @@ impl Transfer {
         self.peer
     }
 
-    /// This side's request, unless that is over.
-    pub fn request(&self) -> Option<u32> {
-        Some(self.request).filter(|request| *request != NOBODY)
+    /// What names it to this side.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    fn new(peer: u32, token: Token, direction: Direction, name: u64, length: u64) -> Self {
+        Self {
+            peer,
+            token,
+            name,
+            direction,
+            remote: Place::default(),
+            length,
+            next: 0,
+            done: 0,
+            whole: length,
+        }
     }
 }
 
@@ -79,364 +92,251 @@ enum Posted {
     None,
 }
 
-impl Runtime {
-    /// Begins to fetch a message of `whole` bytes from `peer`; the first `wanted` bytes of it,
-    /// some, are received. False if it has to come in pieces: elements lie with gaps at either end.
-    pub fn fetch_by_verbs(
-        &mut self,
-        receive: u32,
-        source: (u32, i32),
-        token: u64,
-        lengths: (u64, u64),
-        offered: Offered,
-    ) -> Outcome<bool> {
-        if offered == Offered::Parts {
-            return Ok(false);
-        }
-        let lands = offered == Offered::Whole && self.wants_lane(self.point.requests[receive].peer);
-        self.fetch_range(receive, source, token, lengths, offered, lands)
-    }
+/// A message has been written whole, and its receiver does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What its receiver calls it.
+    pub receive: u64,
+    /// Its bytes.
+    pub length: u64,
+}
 
-    /// As [`Self::fetch_by_verbs`]; `lands`: by the lane, if there is one.
-    fn fetch_range(
-        &mut self,
-        receive: u32,
-        (rank, tag): (u32, i32),
-        token: u64,
-        (whole, wanted): (u64, u64),
-        offered: Offered,
-        lands: bool,
-    ) -> Outcome<bool> {
-        let peer = self.point.requests[receive].peer;
-        let is_own = lands || offered.place().is_some();
-        let range = match self.reach_receive(receive, wanted, is_own) {
-            Ok(Some(range)) => range,
-            Ok(None) => return Ok(false),
-            // this message's end, and nothing else's: its sender is told
-            Err(error) => {
-                self.point.requests[receive].status = status(rank, tag, MPI_SUCCESS, 0);
-                self.fetch_failed(receive, peer, token, class_of(&error))?;
-                return Ok(true);
+impl Net {
+    /// How a message from `peer`, some bytes, comes that has met its receive. One that is
+    /// [`Fetched::Coming`] goes on by [`Net::move_on`].
+    pub fn fetch(&mut self, peer: u32, what: &Fetch) -> Outcome<Fetched> {
+        if what.offered == Offered::Parts {
+            return Ok(Fetched::Parts);
+        }
+        let lands = what.offered == Offered::Whole && self.wants_lane(peer);
+        if lands {
+            let range = match self.reach_receive(peer, what.sink, true) {
+                Ok(range) => range,
+                Err(fetched) => return Ok(fetched),
+            };
+            let length = what.sink.len() as u64;
+            if let Some(lane) = self.land(peer, what.receive, length, &range)? {
+                self.moves.offers.insert(what.receive, range);
+                return Ok(Fetched::Ask(Asked {
+                    lane,
+                    ..Asked::default()
+                }));
             }
-        };
-        let number = if lands {
-            self.land(peer, receive, wanted, &range)?
-        } else {
-            None
-        };
-        if lands && number.is_none() {
             // It is written, then, and its sender needs a key.
-            let lengths = (whole, wanted);
-            return self.fetch_range(receive, (rank, tag), token, lengths, offered, false);
         }
-        let error = if whole > wanted {
-            MPI_ERR_TRUNCATE
-        } else {
-            MPI_SUCCESS
+        let is_own = what.offered.place().is_some();
+        let range = match self.reach_receive(peer, what.sink, is_own) {
+            Ok(range) => range,
+            Err(fetched) => return Ok(fetched),
         };
-        let entry = &mut self.point.requests[receive];
-        entry.status = status(rank, tag, error, wanted);
-        let moving = Work::Moving { expected: wanted };
-        entry.work = if lands { Work::Landing } else { moving };
-        match offered.place() {
-            None => self.ask_for(receive, token, wanted, range, number)?,
-            Some(remote) => self.begin_transfer(Transfer {
-                peer,
-                request: receive,
-                token,
-                direction: Direction::Read(range),
+        if let Some(remote) = what.offered.place() {
+            let (direction, length) = (Direction::Read(range), what.sink.len() as u64);
+            self.begin_transfer(Transfer {
+                whole: what.length,
                 remote,
-                length: wanted,
-                next: 0,
-                done: 0,
-                whole,
-            })?,
+                ..Transfer::new(peer, what.receive, direction, what.send, length)
+            });
+            return Ok(Fetched::Coming);
         }
-        Ok(true)
+        let place = Place {
+            address: range.address(),
+            rkey: range.rkey(),
+        };
+        self.moves.offers.insert(what.receive, range);
+        Ok(Fetched::Ask(Asked { place, lane: 0 }))
     }
 
-    /// Lets the first `wanted` bytes of what `receive` is for be written by requests: of this rank
-    /// if `is_own`, else of its peer. None if they are no one range.
-    fn reach_receive(
-        &mut self,
-        receive: u32,
-        wanted: u64,
-        is_own: bool,
-    ) -> Result<Option<Reachable>, Refusal> {
-        let entry = &self.point.requests[receive];
-        let (peer, sink) = (entry.peer, entry.sink.part(0, wanted as usize));
+    /// Lets `sink` be written by requests: of this rank if `is_own`, else of its peer. Else how the
+    /// message comes instead: in pieces if it is no one range; not at all if requests cannot reach
+    /// it, which is this message's end and nothing else's.
+    fn reach_receive(&mut self, peer: u32, sink: Sink, is_own: bool) -> Result<Reachable, Fetched> {
         let purpose = if is_own {
             Purpose::Own
         } else {
             self.purpose(peer)
         };
-        let Some(net) = &mut self.net else {
-            return Ok(None);
-        };
-        reach_sink(&mut net.moves.reach, sink, purpose)
-    }
-
-    /// Asks for the first `length` bytes of the message `token`: by the lane, into its receive
-    /// `number`, if there is that; else to be written to `range`.
-    fn ask_for(
-        &mut self,
-        receive: u32,
-        token: u64,
-        length: u64,
-        range: Reachable,
-        number: Option<u32>,
-    ) -> Outcome {
-        let (address, rkey) = match number {
-            Some(_) => (0, 0),
-            None => (range.address(), range.rkey()),
-        };
-        let cts = envelope::Cts {
-            send_request: token.into(),
-            receive_request: self.point.requests.token(receive).into(),
-            offset: 0.into(),
-            length: length.into(),
-            address: address.into(),
-            rkey: rkey.into(),
-            lane: number.unwrap_or(0).into(),
-        };
-        if let Some(net) = &mut self.net {
-            net.moves.offers.insert(receive, range);
+        match reach_sink(&mut self.moves.reach, sink, purpose) {
+            Ok(Some(range)) => Ok(range),
+            Ok(None) => Err(Fetched::Parts),
+            Err(error) => Err(Fetched::Failed(class_of(&error))),
         }
-        let peer = self.point.requests[receive].peer;
-        self.answer(peer, Kind::Cts, cts.as_bytes())
     }
 
-    /// The receiver asks for the first `length` bytes, some, of a message to be written to `remote`.
-    pub fn write_by_verbs(
+    /// The receiver asks for `source`, some bytes, to be written where it has said or sent by the
+    /// lane. What is [`Served::Moving`] goes on by [`Net::move_on`]. `receive`: what the receiver
+    /// calls it.
+    pub fn serve(
         &mut self,
         peer: u32,
-        request: u32,
-        token: u64,
-        length: u64,
-        remote: Place,
-    ) -> Outcome {
-        let source = self.point.requests[request].source.part(0, length as usize);
-        let Some(net) = &mut self.net else {
-            return Err(broken(peer));
-        };
-        let range = match reach_source(&mut net.moves.reach, source, Purpose::Own) {
-            Ok(Some(range)) => range,
+        token: Token,
+        source: Source,
+        asked: Asked,
+        receive: u64,
+    ) -> Outcome<Served> {
+        let length = source.len() as u64;
+        let by_lane = asked.lane != 0;
+        if by_lane && !(self.is_asked_by_lane(peer, asked.lane) && length <= LONGEST) {
+            return Err(self.broken_off(peer));
+        }
+        let direction = match reach_source(&mut self.moves.reach, source, Purpose::Own) {
             // nothing of that kind was offered
             Ok(None) => return Err(self.broken_off(peer)),
-            Err(error) => {
-                let class = class_of(&error);
-                self.point.requests[request].status.error = class;
-                self.withdraw(request);
-                self.finish(request);
-                return self.fin(peer, token, length, class);
-            }
-        };
-        self.begin_transfer(Transfer {
-            peer,
-            request,
-            token,
-            direction: Direction::Write(range),
-            remote,
-            length,
-            next: 0,
-            done: 0,
-            whole: length,
-        })
-    }
-
-    /// The receiver has posted a receive of the lane, that of this number, for the first `length` bytes, some, of a message.
-    pub fn send_asked_by_lane(
-        &mut self,
-        peer: u32,
-        request: u32,
-        number: u32,
-        length: u64,
-    ) -> Outcome {
-        let source = self.point.requests[request].source.part(0, length as usize);
-        let is_turn = self.is_asked_by_lane(peer, number) && length <= LONGEST;
-        let Some(net) = self.net.as_mut().filter(|_| is_turn) else {
-            return Err(self.broken_off(peer));
-        };
-        let range = match reach_source(&mut net.moves.reach, source, Purpose::Own) {
-            Ok(Some(range)) => Ok(range),
-            Ok(None) => return Err(self.broken_off(peer)),
+            Ok(Some(range)) if by_lane => Direction::Lane(Ok(range)),
+            Ok(Some(range)) => Direction::Write(range),
             // The receive that waits for it has to be used up all the same.
-            Err(error) => Err(class_of(&error)),
-        };
-        self.point.requests[request].work = Work::Moving { expected: length };
-        let length = match &range {
-            Ok(_) => length,
-            Err(class) => {
-                self.point.requests[request].status.error = *class;
-                0
+            Err(error) if by_lane => Direction::Lane(Err(class_of(&error))),
+            Err(error) => {
+                self.withdraw(token);
+                return Ok(Served::Failed(class_of(&error)));
             }
         };
-        self.send_landing(peer, request, range, length)
-    }
-
-    /// The receiver asks for a message that has ended meanwhile: in a collective of whose ranks one has died. Its receive ends, too.
-    #[cold]
-    pub fn asked_too_late(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
-        let class = MPI_ERR_PROC_ABORTED;
-        match cts.lane.get() {
-            0 => self.fin(peer, cts.receive_request.get(), cts.length.get(), class),
-            number if self.is_asked_by_lane(peer, number) => {
-                self.send_landing(peer, NOBODY, Err(class), 0)
-            }
-            _ => Err(self.broken_off(peer)),
-        }
-    }
-
-    /// Sends `length` bytes, or why there are none, into the receive whose turn it is.
-    fn send_landing(
-        &mut self,
-        peer: u32,
-        request: u32,
-        range: Result<Reachable, i32>,
-        length: u64,
-    ) -> Outcome {
+        let length = match direction {
+            Direction::Lane(Err(_)) => 0,
+            _ => length,
+        };
         self.begin_transfer(Transfer {
-            peer,
-            request,
-            token: 0,
-            direction: Direction::Lane(range),
-            remote: Place::default(),
-            length,
-            next: 0,
-            done: 0,
-            whole: length,
-        })
+            remote: asked.place,
+            ..Transfer::new(peer, token, direction, receive, length)
+        });
+        Ok(Served::Moving)
     }
 
-    fn begin_transfer(&mut self, transfer: Transfer) -> Outcome {
-        let peer = transfer.peer;
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let index = match net.moves.transfers.iter().position(Option::is_none) {
-            Some(index) => index,
-            None => {
-                net.moves.transfers.push(None);
-                net.moves.transfers.len() - 1
-            }
-        };
-        net.moves.transfers[index] = Some(transfer);
-        net.link(peer).long.moving.push_back(index as u32);
-        if !net.moves.movers.contains(&peer) {
-            net.moves.movers.push(peer);
+    /// The receiver has posted a receive of the lane, that of this number, for a message that has
+    /// ended meanwhile: it is told the class of why.
+    #[cold]
+    pub fn refuse_by_lane(&mut self, peer: u32, number: u32, class: i32) -> Outcome {
+        if !self.is_asked_by_lane(peer, number) {
+            return Err(self.broken_off(peer));
         }
-        self.move_on(peer)
-    }
-
-    /// Posts more of the long messages to and from all peers.
-    pub(super) fn move_all(&mut self) -> Outcome {
-        for at in (0..self.net.as_ref().map_or(0, |net| net.moves.movers.len())).rev() {
-            let Some(net) = &mut self.net else {
-                break;
-            };
-            let Some(peer) = net.moves.movers.get(at).copied() else {
-                continue;
-            };
-            self.move_on(peer)?;
-        }
+        let direction = Direction::Lane(Err(class));
+        self.begin_transfer(Transfer::new(peer, Token::NONE, direction, 0, 0));
         Ok(())
     }
 
-    /// Posts more of the long messages to and from `peer`, as much as there is room for.
-    fn move_on(&mut self, peer: u32) -> Outcome {
-        if self.ready(peer)? == super::Ready::NotYet {
-            return Ok(());
+    fn begin_transfer(&mut self, transfer: Transfer) {
+        let peer = transfer.peer;
+        let index = match self.moves.transfers.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.moves.transfers.push(None);
+                self.moves.transfers.len() - 1
+            }
+        };
+        self.moves.transfers[index] = Some(transfer);
+        self.link(peer).long.moving.push_back(index as u32);
+        if !self.moves.movers.contains(&peer) {
+            self.moves.movers.push(peer);
         }
-        let piece = self.settings.verbs.piece as u64;
+    }
+
+    /// The peer at that place among those whose long messages are not posted whole.
+    #[inline]
+    pub fn mover(&self, at: usize) -> Option<u32> {
+        self.moves.movers.get(at).copied()
+    }
+
+    /// How many those are.
+    #[inline]
+    pub fn movers(&self) -> usize {
+        self.moves.movers.len()
+    }
+
+    /// Posts more of the long messages to and from `peer`, as much as there is room for, or up to
+    /// the end of one that is written: its receiver is to be told now, for what tells it comes
+    /// after the WRITEs, on the same queue pair, and they are placed before it is received.
+    pub fn move_on<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome<Option<Written>> {
+        if self.ready(roster, peer)? == super::Ready::NotYet {
+            return Ok(None);
+        }
+        let piece = self.limits.piece as u64;
         loop {
-            let Some(net) = &mut self.net else {
-                return Ok(());
+            let Some(index) = self.link(peer).long.moving.front().copied() else {
+                self.moves.movers.retain(|mover| *mover != peer);
+                return Ok(None);
             };
-            let Some(index) = net.link(peer).long.moving.front().copied() else {
-                net.moves.movers.retain(|mover| *mover != peer);
-                return Ok(());
+            let Posted::Some(bytes) = self.post_piece(peer, index, piece)? else {
+                return Ok(None);
             };
-            let Posted::Some(bytes) = net.post_piece(peer, index, piece)? else {
-                return Ok(());
-            };
-            let Some(transfer) = net.moves.transfers[index as usize].as_mut() else {
-                return Ok(());
+            let Some(transfer) = self.moves.transfers[index as usize].as_mut() else {
+                return Ok(None);
             };
             transfer.next += bytes;
             if transfer.next < transfer.length {
                 continue;
             }
-            let (token, length) = (transfer.token, transfer.length);
+            let (receive, length) = (transfer.name, transfer.length);
             let is_written = matches!(transfer.direction, Direction::Write(_));
-            net.link(peer).long.moving.pop_front();
+            self.link(peer).long.moving.pop_front();
             if is_written {
-                // It comes after the WRITEs, on the same queue pair, and they are placed before it is received.
-                self.fin(peer, token, length, MPI_SUCCESS)?;
-                self.press(peer, length)?;
+                return Ok(Some(Written { receive, length }));
             }
         }
     }
 
-    /// What waits for `peer` does not wait behind the next long message, once `bytes` more have gone since it was last sent: a receiver that heard of a window's messages together would
-    /// have nothing to do until then, and sleep.
-    fn press(&mut self, peer: u32, bytes: u64) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let link = net.link(peer);
-        link.long.unsaid += bytes;
-        if link.long.unsaid < PRESSING {
-            return Ok(());
+    /// Whether what waits for `peer` is not to wait behind the next long message, nor for others to
+    /// go with, once `length` bytes more have gone since it was last sent: a receiver that heard of
+    /// a window's messages together would have nothing to do until then, and sleep. If so, until
+    /// [`Net::has_pressed`].
+    pub fn presses(&mut self, peer: u32, length: u64) -> bool {
+        let long = &mut self.link(peer).long;
+        long.unsaid += length;
+        if long.unsaid < PRESSING {
+            return false;
         }
-        link.long.unsaid = 0;
-        if self.point.peers[peer as usize].fifo.is_empty() {
-            return Ok(());
-        }
-        net.coalesce.presses = true;
-        let outcome = self.pump(peer);
-        if let Some(net) = &mut self.net {
-            net.coalesce.presses = false;
-        }
-        outcome.map(drop)
+        long.unsaid = 0;
+        self.coalesce.presses = true;
+        true
+    }
+
+    /// What waited has been sent, as far as there was room.
+    pub fn has_pressed(&mut self) {
+        self.coalesce.presses = false;
     }
 
     /// `bytes` of a transfer have come, or gone.
-    pub(super) fn moved(&mut self, peer: u32, index: u32, bytes: u32) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let Some(transfer) = net.moves.transfers[index as usize].as_mut() else {
-            return Ok(());
+    pub(super) fn moved<R, D: Deliver>(
+        &mut self,
+        peer: u32,
+        index: u32,
+        bytes: u32,
+        lent: &mut Lent<'_, R, D>,
+    ) {
+        let Some(transfer) = self.moves.transfers[index as usize].as_mut() else {
+            return;
         };
         transfer.done += u64::from(bytes);
         let is_done = transfer.done == transfer.length;
-        let is_read = matches!(transfer.direction, Direction::Read(_));
-        let (request, token, whole) = (transfer.request(), transfer.token, transfer.whole);
+        let token = transfer.token;
+        let done = match transfer.direction {
+            Direction::Read(_) => Done::Read {
+                send: transfer.name,
+                length: transfer.whole,
+            },
+            Direction::Lane(Err(class)) => Done::Over { class },
+            _ => Done::Over { class: MPI_SUCCESS },
+        };
+        if matches!(done, Done::Read { .. }) {
+            self.link(peer).long.reads -= 1;
+        }
         if is_done {
-            net.moves.transfers[index as usize] = None;
-            net.stats.moved += 1;
-        }
-        if is_read {
-            net.link(peer).long.reads -= 1;
-        }
-        // The rank may have died, and its requests with it.
-        if is_done && let Some(request) = request {
-            self.finish(request);
-            if is_read {
-                self.fin(peer, token, whole, MPI_SUCCESS)?;
+            self.moves.transfers[index as usize] = None;
+            self.stats.moved += 1;
+            // The rank may have died, and its messages with it.
+            if token != Token::NONE {
+                lent.done(peer, token, done);
             }
         }
-        Ok(())
     }
-}
 
-impl Net {
-    /// The requests that move bytes from or to `peer` are over, whatever comes of them.
+    /// The rank `peer` has died: what moves bytes from or to it is over, whatever comes of that,
+    /// and it is told nothing more.
     #[cold]
-    pub fn forget_requests(&mut self, peer: u32) {
+    pub fn forget(&mut self, peer: u32) {
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return;
         };
+        link.wire.is_dead = true;
+        link.words.clear();
         // Nothing comes into the program's memory by it any more.
         link.long.lane.lose();
         for (index, place) in (0..).zip(&mut self.moves.transfers) {
@@ -444,7 +344,7 @@ impl Net {
                 continue;
             };
             // What is posted completes; nothing more of it is.
-            transfer.request = NOBODY;
+            transfer.token = Token::NONE;
             transfer.length = transfer.next;
             link.long.moving.retain(|moving| *moving != index);
             if matches!(transfer.direction, Direction::Lane(_)) || transfer.done == transfer.next {

@@ -3,9 +3,10 @@
 //!
 //! Owns: the device and what is made of it, the shared receive queue and its buffers, the
 //! connections and how they come about ([`setup`]), which request a completion is about
-//! ([`receive`]), and long messages ([`long`]). Must not know: what a message says beyond its
-//! envelope. Memory that a device or a peer writes, and the program's memory in requests, are
-//! touched in [`memory`] alone.
+//! ([`receive`]), what is said about connections ([`send`]), and long messages ([`long`]). Must not
+//! know: what a message says beyond its envelope, requests of the program, communicators. Memory
+//! that a device or a peer writes, and the program's memory in requests, are touched in [`memory`]
+//! alone.
 
 mod acks;
 mod block;
@@ -14,6 +15,7 @@ mod channel;
 mod device;
 mod errors;
 mod lane;
+mod lay;
 mod life;
 pub mod limits;
 pub mod link;
@@ -29,12 +31,16 @@ mod setup;
 mod stages;
 pub mod stats;
 
+use crate::handle::Token;
+use crate::transport::contract::{Deliver, Done, Verdict};
 use block::Blocks;
 use bundle::Coalesce;
 use device::Device;
-pub use device::Wanted;
+pub use device::{Reached, Wanted};
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use life::Life;
+pub use life::Lost;
+use limits::Limits;
 use link::Link;
 use long::Moves;
 use receive::Receives;
@@ -47,7 +53,8 @@ const RECEIVE: u32 = 8192;
 /// Bytes of a receive buffer where our own adapter makes packets: longer messages come eagerly
 /// there, and short ones together.
 const LONG_RECEIVE: u32 = LONGEST_BY_PACKETS as u32 + 64;
-/// Bytes of messages that go together, so that they cost one run of packets: 56 of 1,024 bytes are what the kernel takes at once.
+/// Bytes of messages that go together, so that they cost one run of packets: 56 of 1,024 bytes are
+/// what the kernel takes at once.
 const BUNDLE: u32 = 56 << 10;
 /// Receives that are posted at first.
 const RECEIVES: u32 = 64;
@@ -71,8 +78,36 @@ pub struct Net {
     moves: Moves,
     coalesce: Coalesce,
     life: Life,
+    /// What was set.
+    limits: Limits,
     /// What has been counted.
     pub stats: Stats,
+}
+
+/// What a look at the device is lent.
+struct Lent<'a, R, D> {
+    /// What is known of the other ranks.
+    roster: &'a R,
+    /// Who is told of messages.
+    to: &'a mut D,
+    /// Whoever is told has something to do before more is looked at.
+    is_stopped: bool,
+}
+
+impl<'a, R, D: Deliver> Lent<'a, R, D> {
+    #[inline]
+    fn new(roster: &'a R, to: &'a mut D) -> Self {
+        Self {
+            roster,
+            to,
+            is_stopped: false,
+        }
+    }
+
+    /// The long message of `token` has come to this.
+    fn done(&mut self, peer: u32, token: Token, done: Done) {
+        self.is_stopped |= self.to.done(peer, token, done) == Verdict::Stop;
+    }
 }
 
 /// Whether a peer can be sent to.

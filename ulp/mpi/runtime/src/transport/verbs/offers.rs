@@ -1,71 +1,61 @@
 //! How long messages can be had: what of the program's memory peers may reach, which ones, and by
 //! which way. Must not know: how bytes move ([`super::long`], [`super::lane`]).
 
+use super::limits::Rendezvous;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
+use super::{Net, Reached};
+use crate::handle::Token;
 use crate::host::{Sink, Source};
-use crate::net::limits::Rendezvous;
-use crate::runtime::Runtime;
 use crate::transport::contract::{Offered, Place};
 use ferriband_ibv::Access;
 
-impl Runtime {
-    /// How `peer` can have `source`, until its request is over.
-    pub fn offer(&mut self, peer: u32, request: u32, source: Source) -> Offered {
-        let purpose = self.purpose(peer);
+impl Net {
+    /// How `peer` can have `source`, until [`Net::withdraw`].
+    pub fn offer(&mut self, peer: u32, token: Token, source: Source) -> Offered {
         let otherwise = if source.address().is_some() {
             Offered::Whole
         } else {
             Offered::Parts
         };
-        let puts = match self.settings.verbs.rendezvous {
+        let puts = match self.limits.rendezvous {
             Rendezvous::Auto => self.goes_by_packets(peer),
             Rendezvous::Get => false,
             Rendezvous::Put | Rendezvous::Send => true,
         };
-        let Some(net) = self.net.as_mut().filter(|_| !puts) else {
+        if puts {
             return otherwise;
-        };
+        }
+        let purpose = self.purpose(peer);
         // One that cannot be read is found so again when its receiver asks for it, and then both
         // are told.
-        let range = reach_source(&mut net.moves.reach, source, purpose).unwrap_or(None);
+        let range = reach_source(&mut self.moves.reach, source, purpose).unwrap_or(None);
         range.map_or(otherwise, |range| {
             let place = Place {
                 address: range.address(),
                 rkey: range.rkey(),
             };
-            net.moves.offers.insert(request, range);
+            self.moves.offers.insert(token, range);
             Offered::Readable(place)
         })
     }
 
-    /// A request's memory need not be reached any more.
+    /// Memory that `token` names need not be reached any more.
     #[inline]
-    pub fn withdraw(&mut self, request: u32) {
-        self.withdraw_nearby(request);
-        if let Some(net) = &mut self.net {
-            net.moves.offers.remove(&request);
-        }
+    pub fn withdraw(&mut self, token: Token) {
+        self.moves.offers.remove(&token);
     }
 
     /// Whether `peer` is reached by packets that our own adapter makes.
     #[inline]
     pub(super) fn goes_by_packets(&self, peer: u32) -> bool {
-        self.net
-            .as_ref()
-            .is_some_and(|net| net.device.makes_packets)
-            && self.purpose(peer) == Purpose::Stranger
+        self.device.makes_packets && self.purpose(peer) == Purpose::Stranger
     }
 
     /// Who may get a key for memory that `peer` shall reach.
     pub(super) fn purpose(&self, peer: u32) -> Purpose {
-        let is_neighbor = self
-            .host
-            .as_ref()
-            .is_some_and(|host| host.host_of(peer) == host.host_of(host.me()));
-        if is_neighbor {
-            Purpose::Neighbor
-        } else {
-            Purpose::Stranger
+        match self.connect.reached[peer as usize] {
+            Reached::Far => Purpose::Stranger,
+            Reached::Near | Reached::Otherwise => Purpose::Neighbor,
         }
     }
 }

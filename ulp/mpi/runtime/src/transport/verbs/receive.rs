@@ -3,18 +3,18 @@
 use super::errors::failed;
 use super::memory::Buffers;
 use super::queue::What;
-use super::{Id, Net};
+use super::{Id, Lent, Net};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM};
 use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
-use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::{Deliver, body_of, write_down};
+use crate::transport::contract::{Deliver, Roster, Verdict, body_of, write_down};
 use ferriband_ibv::{Srq, Wc};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::connect::Step;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A receive buffer with what has come into it.
@@ -42,98 +42,117 @@ pub struct Receives {
     /// Room for completions: most looks find none, and room that is made anew each time costs as
     /// much as the look.
     pub(super) batch: Box<[Wc; BATCH]>,
+    /// Those of them that are still to be taken.
+    pub(super) looked: Range<usize>,
 }
 
 /// Completions that are taken at once.
 pub(super) const BATCH: usize = 16;
 
-impl Runtime {
-    /// Looks at the device. True if something happened.
-    pub fn poll_net(&mut self) -> Outcome<bool> {
-        let Some(net) = &mut self.net else {
-            return Ok(false);
-        };
-        if net.life.is_dead {
-            return Ok(false);
-        }
-        net.look_anew();
-        if !net.receives.parked.is_empty() {
-            self.take_parked()?;
-        }
-        let Some(net) = &mut self.net else {
-            return Ok(false);
-        };
-        let count = net
-            .device
-            .cq
-            .poll(&mut *net.receives.batch)
-            .map_err(|error| failed(&net.device.name, error))?;
-        let is_busy = !net.connect.setting_up.is_empty();
-        let has_lost = !net.life.gone.is_empty();
-        let has_blocks = !net.blocks.inlets.is_empty();
-        net.coalesce.is_taking = count > 1 && net.device.makes_packets;
-        let owes = !net.blocks.owing.is_empty();
-        let mut outcome = Ok(());
-        if count != 0 {
-            // What they cause may look at the device.
-            let batch = *net.receives.batch;
-            for wc in &batch[..count] {
-                // One that fails does not lose the others.
-                outcome = outcome.and(self.completed(wc));
-            }
-        }
-        if let Some(net) = &mut self.net {
-            let takes = std::mem::take(&mut net.coalesce.is_taking);
-            // One completion may be a bundle, whose answers are more than go at once: the next look
-            // may be long, while packets stream in.
-            if takes || count != 0 && !net.coalesce.bursts.is_empty() {
-                outcome = outcome.and(self.unstall().map(drop));
-            }
-        }
-        if count != 0
-            && let Some(net) = &mut self.net
-        {
-            outcome = outcome.and(net.give_back());
-        }
-        if has_lost {
-            self.bury_lost();
-        }
-        outcome?;
-        if self
-            .net
-            .as_ref()
-            .is_some_and(|net| !net.moves.movers.is_empty())
-        {
-            self.move_all()?;
-        }
-        if owes {
-            // Those of the last round: what the program has sent since may have told them.
-            self.pay()?;
-        }
-        let mut did = is_busy && self.set_up()?;
-        if has_blocks {
-            did |= self.poll_blocks()?;
-        }
-        Ok(count != 0 || did)
+/// What a round has to do, as its beginning finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// Completions that there are.
+    pub count: usize,
+    /// Peers wait to be told what has been taken.
+    owes: bool,
+}
+
+impl Net {
+    /// Whether messages wait for which there was no memory.
+    #[inline]
+    pub fn has_parked(&self) -> bool {
+        !self.receives.parked.is_empty()
     }
 
-    fn completed(&mut self, wc: &Wc) -> Outcome {
+    /// Takes those for which there was no memory, in the order in which they came. True if whoever
+    /// is told has something to do before the rest is taken.
+    #[cold]
+    pub fn take_parked<R: Roster, D: Deliver>(&mut self, roster: &R, to: &mut D) -> Outcome<bool> {
+        let mut lent = Lent::new(roster, to);
+        while let Some(buffer) = self.receives.parked.pop_front() {
+            self.take_buffer(buffer, true, &mut lent)?;
+            if lent.is_stopped {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks at the device for completions, which [`Net::take`] takes. None of a device that has
+    /// failed.
+    #[inline]
+    pub fn look(&mut self) -> Outcome<Round> {
+        let receives = &mut self.receives;
+        if receives.looked.is_empty() {
+            let polled = self.device.cq.poll(&mut *receives.batch);
+            let count = polled.map_err(|error| failed(&self.device.name, error))?;
+            receives.looked = 0..count;
+        }
+        let count = receives.looked.len();
+        self.coalesce.is_taking = count > 1 && self.device.makes_packets;
+        Ok(Round {
+            count,
+            owes: !self.blocks.owing.is_empty(),
+        })
+    }
+
+    /// Takes completions until whoever is told has something to do first. After an error the others
+    /// are still to be taken.
+    pub fn take<R: Roster, D: Deliver>(&mut self, roster: &R, to: &mut D) -> Outcome {
+        let mut lent = Lent::new(roster, to);
+        while let Some(at) = self.receives.looked.next() {
+            let wc = self.receives.batch[at];
+            self.completed(&wc, &mut lent)?;
+            if lent.is_stopped {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether completions are still to be taken.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        !self.receives.looked.is_empty()
+    }
+
+    /// All completions have been taken. Whether what they caused to be sent, and waits to go
+    /// together, goes now.
+    pub fn has_taken(&mut self) -> bool {
+        let takes = std::mem::take(&mut self.coalesce.is_taking);
+        // One completion may be a bundle, whose answers are more than go at once: the next look
+        // may be long, while packets stream in.
+        takes || !self.coalesce.bursts.is_empty()
+    }
+
+    /// What a round has to do beside completions and blocks. True if something happened.
+    #[inline]
+    pub fn look_after<R: Roster>(&mut self, round: Round, roster: &R) -> Outcome<bool> {
+        if !self.connect.unsaid.is_empty() {
+            self.speak_again()?;
+        }
+        if round.owes {
+            // Those of the last round: what the program has sent since may have told them.
+            self.pay(roster)?;
+        }
+        Ok(!self.connect.setting_up.is_empty() && self.set_up(roster)?)
+    }
+
+    fn completed<R: Roster, D: Deliver>(&mut self, wc: &Wc, lent: &mut Lent<'_, R, D>) -> Outcome {
         match Id::of(wc.id()) {
-            Some(Id::Receive(index)) => self.arrived(index, wc),
-            Some(Id::Datagram(index)) if wc.is_ok() => self.take_datagram(index, wc.byte_len()),
-            Some(Id::Datagram(index)) => match &self.net {
-                Some(net) => net.listen(index),
-                None => Ok(()),
-            },
+            Some(Id::Receive(index)) => self.arrived(index, wc, lent),
+            Some(Id::Datagram(index)) if wc.is_ok() => {
+                self.take_datagram(index, wc.byte_len(), lent.roster)
+            }
+            Some(Id::Datagram(index)) => self.listen(index),
             Some(Id::Sent) => {
-                if let Some(net) = &mut self.net {
-                    net.connect.under_way = net.connect.under_way.saturating_sub(1);
-                }
+                self.connect.under_way = self.connect.under_way.saturating_sub(1);
                 Ok(())
             }
-            Some(Id::Peer(peer)) => self.gone(peer, wc),
-            Some(Id::Laned(peer)) => self.gone_by_lane(peer, wc),
-            Some(Id::Landed(peer)) => self.landed(peer, wc),
+            Some(Id::Peer(peer)) => self.gone(peer, wc, lent),
+            Some(Id::Laned(peer)) => self.gone_by_lane(peer, wc, lent),
+            Some(Id::Landed(peer)) => self.landed(peer, wc, lent),
             None => Err(MpiError::with(
                 MPI_ERR_INTERN,
                 "a completion of nothing that was asked for",
@@ -142,17 +161,19 @@ impl Runtime {
     }
 
     /// Something has come into receive buffer `index`.
-    fn arrived(&mut self, index: u32, wc: &Wc) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
+    fn arrived<R: Roster, D: Deliver>(
+        &mut self,
+        index: u32,
+        wc: &Wc,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
         let length = wc.byte_len();
-        let from = net.numbers.rank_of(wc.qp_number().0);
-        let Some(from) = from.filter(|_| wc.is_ok() && length <= net.device.card.receive) else {
-            net.receives.spent.push(index);
+        let from = self.numbers.rank_of(wc.qp_number().0);
+        let Some(from) = from.filter(|_| wc.is_ok() && length <= self.device.card.receive) else {
+            self.receives.spent.push(index);
             return match from {
                 Some(from) if wc.is_ok() => Err(broken(from)),
-                Some(from) => self.lost(from, wc, None),
+                Some(from) => self.lost(from, wc, None, lent),
                 None => Ok(()),
             };
         };
@@ -162,95 +183,104 @@ impl Runtime {
             length,
             numbers: wc.immediate(),
         };
-        if !net.receives.parked.is_empty() {
+        if !self.receives.parked.is_empty() {
             // Those before it come first.
-            net.receives.parked.push_back(buffer);
+            self.receives.parked.push_back(buffer);
             return Ok(());
         }
-        self.take_buffer(buffer, false)
+        self.take_buffer(buffer, false, lent)
     }
 
     /// Takes what lies in a receive buffer. Without memory for it, it stays where it is, and is
     /// looked at again in the next round.
-    fn take_buffer(&mut self, buffer: Arrived, again: bool) -> Outcome {
-        let outcome = self.take_message(buffer, again);
-        let settled = self.settle_due();
-        if let Some(net) = &mut self.net {
-            match &outcome {
-                Err(error) if error.class == MPI_ERR_NO_MEM => {
-                    net.receives.parked.push_front(buffer)
-                }
-                _ => net.receives.spent.push(buffer.index),
-            }
+    fn take_buffer<R: Roster, D: Deliver>(
+        &mut self,
+        buffer: Arrived,
+        again: bool,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        let outcome = self.take_message(buffer, again, lent);
+        match &outcome {
+            Err(error) if error.class == MPI_ERR_NO_MEM => self.receives.parked.push_front(buffer),
+            _ => self.receives.spent.push(buffer.index),
         }
-        outcome.and(settled)
-    }
-
-    /// Those for which there was no memory, in the order in which they came.
-    #[cold]
-    fn take_parked(&mut self) -> Outcome {
-        while let Some(buffer) = self
-            .net
-            .as_mut()
-            .and_then(|net| net.receives.parked.pop_front())
-        {
-            self.take_buffer(buffer, true)?;
-        }
-        Ok(())
+        outcome
     }
 
     /// A message has come into a receive buffer; `again` if a part of it may have been taken
     /// already.
-    fn take_message(&mut self, buffer: Arrived, again: bool) -> Outcome {
+    fn take_message<R: Roster, D: Deliver>(
+        &mut self,
+        buffer: Arrived,
+        again: bool,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
         let Arrived {
             from,
             index,
             length,
             numbers,
         } = buffer;
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let received = self.point.peers[from as usize].received;
-        let machine = &mut net.link(from).wire.machine;
+        let machine = &mut self.link(from).wire.machine;
         if !machine.is_connected() && machine.handle_message() == Step::None {
             return Ok(());
         }
-        let Some((envelope, body)) = net.read_message(from, (index, length), numbers, received)
-        else {
+        let Some((envelope, body)) = self.read_message(from, (index, length), numbers) else {
             return Err(broken(from));
         };
-        net.credit(from, envelope.credit);
-        net.acknowledge(from, envelope.ack, self.point.peers[from as usize].sent);
+        self.credit(from, envelope.credit);
+        self.acknowledge(from, envelope.ack);
         if envelope.kind == Kind::Bundle {
-            return self.take_bundle(from, body, again);
+            return self.take_bundle(from, body, again, lent);
         }
-        self.take_in_turn(from, &envelope, body)
+        self.take_in_turn(from, &envelope, body, lent)
     }
 
     /// A message has come by SEND, alone or in a bundle.
-    pub(super) fn take_in_turn(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
-        if envelope.kind.is_numbered() {
-            if envelope.seq != self.point.peers[from as usize].received.wrapping_add(1) {
-                self.drain_before(from)?;
-            }
-            let peer = &mut self.point.peers[from as usize];
-            if envelope.seq != peer.received.wrapping_add(1) {
+    pub(super) fn take_in_turn<R: Roster, D: Deliver>(
+        &mut self,
+        from: u32,
+        envelope: &Envelope,
+        body: Source,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        if !envelope.kind.is_numbered() {
+            return self.tell(from, envelope, body, lent);
+        }
+        if !self.is_next(from, envelope.seq) {
+            self.drain_before(from, lent)?;
+            if !self.is_next(from, envelope.seq) {
                 return Err(broken(from));
             }
-            peer.received = envelope.seq;
-            self.count_arrival(from)?;
-            let length = (ENVELOPE + body.len()) as u32;
-            if self.owes(from, length)
-                && let Some(net) = &mut self.net
-            {
-                net.owe(from);
-            }
         }
-        let outcome = self.take(from, envelope, body);
-        if envelope.kind.is_numbered() && outcome.is_err() {
-            // Without memory it is met again when there is some.
-            self.point.peers[from as usize].received = envelope.seq.wrapping_sub(1);
+        self.count_arrival(from)?;
+        let length = (ENVELOPE + body.len()) as u32;
+        if self.owes(from, length) {
+            self.owe(from);
+        }
+        self.take_next(from, envelope, body, lent)
+    }
+
+    /// Whether the message of that number is the next one of `from`.
+    #[inline]
+    pub(super) fn is_next(&mut self, from: u32, seq: u32) -> bool {
+        seq == self.link(from).received.wrapping_add(1)
+    }
+
+    /// The next message of `from` has come, by whatever path. Without memory it is met again when
+    /// there is some.
+    #[inline]
+    pub(super) fn take_next<R: Roster, D: Deliver>(
+        &mut self,
+        from: u32,
+        envelope: &Envelope,
+        body: Source,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        self.link(from).received = envelope.seq;
+        let outcome = self.tell(from, envelope, body, lent);
+        if outcome.is_err() {
+            self.link(from).received = envelope.seq.wrapping_sub(1);
         }
         outcome
     }
@@ -258,7 +288,13 @@ impl Runtime {
     /// A message whose turn it is has come from `from`, by whatever path. Its body may be read
     /// until this returns.
     #[inline]
-    pub(super) fn take(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome {
+    fn tell<R: Roster, D: Deliver>(
+        &mut self,
+        from: u32,
+        envelope: &Envelope,
+        body: Source,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
         if trace::is_on() {
             write_down(from, envelope, body);
         }
@@ -270,42 +306,61 @@ impl Runtime {
             | Kind::Paused
             | Kind::Resume
             | Kind::Close
-            | Kind::Closed => self.take_control(from, envelope.kind, body),
-            _ => self.point.eager(from, envelope, body).map(drop),
+            | Kind::Closed
+            | Kind::Note => self.take_word(from, envelope.kind, body, lent),
+            _ => {
+                let verdict = lent.to.eager(from, envelope, body)?;
+                lent.is_stopped |= verdict == Verdict::Stop;
+                Ok(())
+            }
         }
     }
 
     /// What ranks that are reached by verbs say to each other about that.
     #[cold]
-    fn take_control(&mut self, from: u32, kind: Kind, body: Source) -> Outcome {
-        if self.point.peers[from as usize].lost {
+    fn take_word<R: Roster, D: Deliver>(
+        &mut self,
+        from: u32,
+        kind: Kind,
+        body: Source,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        if self.link(from).is_gone() {
             // What it is about has ended with that rank.
             return Ok(());
         }
         match kind {
             Kind::Lane => self.take_lane(from, &body_of(from, body)?),
             Kind::Open => self.take_open(from, &body_of(from, body)?),
-            Kind::Opened => self.take_opened(from, &body_of(from, body)?),
-            Kind::Pause => self.take_pause(from, &body_of(from, body)?),
-            Kind::Paused => self.take_paused(from, &body_of(from, body)?),
-            Kind::Resume => self.take_resume(from, &body_of(from, body)?),
+            Kind::Opened => self.take_opened(from, &body_of(from, body)?, lent),
+            Kind::Pause => self.take_pause(from, &body_of(from, body)?, lent),
+            Kind::Paused => self.take_paused(from, &body_of(from, body)?, lent),
+            Kind::Resume => {
+                self.take_resume(from, &body_of(from, body)?);
+                Ok(())
+            }
             Kind::Close => self.take_close(from, &body_of(from, body)?),
-            _ => self.take_closed(from, &body_of(from, body)?),
+            Kind::Closed => self.take_closed(from, &body_of(from, body)?, lent),
+            // A note says nothing but that its sender is there.
+            _ => Ok(()),
         }
     }
 
     /// A request to `peer` has completed.
-    fn gone(&mut self, peer: u32, wc: &Wc) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        if net.link(peer).wire.lost.is_some() {
+    fn gone<R: Roster, D: Deliver>(
+        &mut self,
+        peer: u32,
+        wc: &Wc,
+        lent: &mut Lent<'_, R, D>,
+    ) -> Outcome {
+        let link = self.link(peer);
+        if link.wire.lost.is_some() {
             return Ok(());
         }
-        let what = net.link(peer).wire.queue.completed();
+        let what = link.wire.queue.completed();
         if !wc.is_ok() {
-            let at_fault = what.and_then(|what| net.request_of(what));
-            return self.lost(peer, wc, at_fault);
+            let at_fault = what.and_then(|what| self.moved_by(what));
+            return self.lost(peer, wc, at_fault, lent);
         }
         let Some(what) = what else {
             return Err(MpiError::with(
@@ -314,17 +369,13 @@ impl Runtime {
             ));
         };
         match what {
-            What::Room => Ok(()),
-            What::Buffer(buffer) => {
-                net.stages.give(buffer);
-                Ok(())
-            }
-            What::Moved { transfer, bytes } => self.moved(peer, transfer, bytes),
+            What::Room => (),
+            What::Buffer(buffer) => self.stages.give(buffer),
+            What::Moved { transfer, bytes } => self.moved(peer, transfer, bytes, lent),
         }
+        Ok(())
     }
-}
 
-impl Net {
     /// Envelope and body of the message in a receive buffer of that index and length. None if a
     /// peer's word makes no sense.
     #[inline]
@@ -333,14 +384,13 @@ impl Net {
         from: u32,
         (index, length): (u32, u32),
         numbers: Option<u32>,
-        received: u32,
     ) -> Option<(Envelope, Source)> {
         if let Some(numbers) = numbers {
             let link = self.links[from as usize].as_deref()?;
-            let envelope = link
-                .heads
-                .heard?
-                .whole(numbers, received, link.acks.log.acknowledged());
+            let envelope =
+                link.heads
+                    .heard?
+                    .whole(numbers, link.received, link.acks.log.acknowledged());
             return Some((envelope, self.receives.buffers.source(index, 0, length)));
         }
         let body = length.checked_sub(ENVELOPE as u32)?;

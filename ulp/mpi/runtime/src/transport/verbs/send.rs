@@ -1,77 +1,178 @@
-//! Messages to a peer: by its block, or by SEND, inline or through a staging buffer.
+//! Messages to a peer: by its block, or by SEND, inline or through a staging buffer; and what ranks
+//! that are reached by verbs say to each other about that, which goes before them.
 
 use super::acks::Keep;
+use super::lay::{Staged, lay};
 use super::queue::What;
 use super::stats::Why;
 use super::{INLINE, Id, Net, RECEIVE, Ready};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
-use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::Head;
+use crate::transport::contract::{Head, Message, Roster, Sent};
 use ferriband_ibv::{Element, SendFlags, SendWr};
 use ferriband_mpi_proto::brief::{Pattern, fills_a_packet};
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
+use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use ferriband_mpi_proto::replay::Held;
 
-impl Runtime {
-    /// Sends a message to a peer that is reached by verbs. False: not now.
-    pub fn post(&mut self, peer: u32, what: &Head, body: &[u8], source: Source) -> Outcome<bool> {
+/// Words about a connection that wait for room: ranks that keep to the rules have fewer.
+const MOST_WORDS: usize = 32;
+
+impl Net {
+    /// Sends the first of `messages`, which wait for `peer` in this order: several that are short
+    /// together, else one by itself.
+    pub fn send<'a, R: Roster>(
+        &mut self,
+        roster: &R,
+        peer: u32,
+        messages: impl Iterator<Item = &'a Message> + Clone,
+    ) -> Outcome<Sent> {
+        if self.ready(roster, peer)? == Ready::NotYet || !self.has_spoken(peer)? {
+            return Ok(Sent::NONE);
+        }
+        let sent = self.send_together(peer, messages.clone())?;
+        if sent.count != 0 || self.waits_for_others(peer) {
+            return Ok(sent);
+        }
+        let Some(one) = messages.into_iter().next() else {
+            return Ok(Sent::NONE);
+        };
+        let number = self.post_now(peer, &one.head, one.body.as_slice(), one.source)?;
+        Ok(number.map_or(Sent::NONE, Sent::one))
+    }
+
+    /// Sends a message that nothing waits before: its number. None: not now.
+    pub fn post<R: Roster>(
+        &mut self,
+        roster: &R,
+        peer: u32,
+        what: &Head,
+        body: &[u8],
+        source: Source,
+    ) -> Outcome<Option<u32>> {
+        if self.ready(roster, peer)? == Ready::NotYet
+            || !self.has_spoken(peer)?
+            || self.waits_for_others(peer)
+        {
+            return Ok(None);
+        }
+        self.post_now(peer, what, body, source)
+    }
+
+    /// Sends a message to a connected peer: its number, or the last one's if it has none. None:
+    /// there is no room.
+    pub(super) fn post_now(
+        &mut self,
+        peer: u32,
+        what: &Head,
+        body: &[u8],
+        source: Source,
+    ) -> Outcome<Option<u32>> {
         let Head {
             kind,
             flags,
             tag,
             context,
         } = *what;
-        if self.ready(peer)? == Ready::NotYet {
-            return Ok(false);
-        }
-        if kind.is_numbered() && self.waits_for_others(peer) {
-            return Ok(false);
-        }
-        let Some(net) = &mut self.net else {
-            return Ok(false);
+        let credit = self.report(peer);
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return Ok(None);
         };
-        let acks = self.settings.verbs.acks && kind.is_numbered();
-        let entry = &mut self.point.peers[peer as usize];
-        let length = ENVELOPE + body.len() + source.len();
-        let seq = entry.sent.wrapping_add(1);
+        let is_numbered = kind.is_numbered();
+        let acks = self.limits.acks && is_numbered;
+        let (sent, seq) = (link.sent, link.sent.wrapping_add(1));
         let envelope = Envelope {
             kind,
             flags,
-            seq: if kind.is_numbered() { seq } else { 0 },
-            ack: entry.received,
-            credit: net.report(peer),
+            seq: if is_numbered { seq } else { 0 },
+            ack: link.received,
+            credit,
             tag,
             context,
         };
-        let head = envelope.emit();
-        if !kind.is_numbered() {
-            return net.send(peer, &envelope, body, source, None);
+        if !is_numbered {
+            let has_gone = self.send_whole(peer, &envelope, body, source, None)?;
+            return Ok(has_gone.then_some(sent));
         }
+        let head = envelope.emit();
         let keep = acks.then_some(seq);
-        let why = net.store_with(peer, &head, seq, body, source, acks)?;
-        if why.is_some() && !net.send(peer, &envelope, body, source, keep)? {
+        let why = self.store_with(peer, &head, seq, body, source, acks)?;
+        if why.is_some() && !self.send_whole(peer, &envelope, body, source, keep)? {
             if acks {
                 // Perhaps for want of room to keep it, which comes without a completion.
-                net.has_log_room(peer, length, entry.sent);
+                self.has_log_room(peer, ENVELOPE + body.len() + source.len());
             }
-            return Ok(false);
+            return Ok(None);
         }
-        entry.sent = seq;
+        self.link(peer).sent = seq;
         if why.is_none() {
-            net.told(peer);
+            self.told(peer);
         }
-        net.count_burst(peer);
+        self.count_burst(peer);
         if trace::is_on() {
             trace::sent(peer, kind, seq, tag, context, body, source.len());
         }
         if let Some(why) = why {
-            net.stats.count(why);
+            self.stats.count(why);
             self.count_send(peer)?;
         }
+        Ok(Some(seq))
+    }
+
+    /// Tells `peer` something about the connection: before the messages that wait for it, and at
+    /// once if there is room.
+    pub(super) fn say(&mut self, peer: u32, kind: Kind, body: &[u8]) -> Outcome {
+        let link = self.link(peer);
+        if link.is_gone() {
+            return Ok(());
+        }
+        if link.words.len() == MOST_WORDS {
+            return Err(self.broken_off(peer));
+        }
+        link.words.push_back(Message::answer(kind, body));
+        if link.words.len() == 1 {
+            self.speak(peer)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left that this rank has to say to `peer` before its messages.
+    #[inline]
+    pub(super) fn has_spoken(&mut self, peer: u32) -> Outcome<bool> {
+        match self.links[peer as usize].as_deref() {
+            Some(link) if !link.words.is_empty() => self.speak(peer),
+            _ => Ok(true),
+        }
+    }
+
+    /// Says to `peer` what waits, as far as there is room. True if nothing is left.
+    #[cold]
+    fn speak(&mut self, peer: u32) -> Outcome<bool> {
+        while let Some(word) = self.link(peer).words.front().copied() {
+            let can = self.link(peer).is_ready();
+            if !can
+                || self
+                    .post_now(peer, &word.head, word.body.as_slice(), Source::EMPTY)?
+                    .is_none()
+            {
+                if !self.connect.unsaid.contains(&peer) {
+                    self.connect.unsaid.push(peer);
+                }
+                return Ok(false);
+            }
+            self.link(peer).words.pop_front();
+        }
         Ok(true)
+    }
+
+    /// Says what had to wait for room.
+    #[cold]
+    pub(super) fn speak_again(&mut self) -> Outcome {
+        for peer in std::mem::take(&mut self.connect.unsaid) {
+            self.speak(peer)?;
+        }
+        Ok(())
     }
 }
 
@@ -99,7 +200,7 @@ impl Net {
 
     /// Posts a SEND of envelope, body and payload, and keeps it under the number `keep`. False if
     /// there is no room.
-    fn send(
+    fn send_whole(
         &mut self,
         peer: u32,
         envelope: &Envelope,
@@ -135,8 +236,7 @@ impl Net {
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return Ok(false);
         };
-        let at = ENVELOPE + body.len();
-        let length = at + source.len();
+        let length = ENVELOPE + body.len() + source.len();
         let mut loose;
         let bytes = match keep {
             Some(_) => match link.acks.log.room(length) {
@@ -148,9 +248,7 @@ impl Net {
                 &mut loose[..length]
             }
         };
-        bytes[..ENVELOPE].copy_from_slice(&envelope.emit());
-        bytes[ENVELOPE..at].copy_from_slice(body);
-        source.copy_into(&mut bytes[at..]);
+        lay(bytes, envelope, body, source);
         let elements = [Element::inline(bytes)];
         let request = SendWr::send(Id::Peer(peer).code(), &elements);
         let flags = SendFlags::INLINE;
@@ -187,8 +285,7 @@ impl Net {
         let Some(buffer) = self.stages.take() else {
             return Ok(false);
         };
-        let at = ENVELOPE + body.len();
-        let length = (at + source.len()) as u32;
+        let length = (ENVELOPE + body.len() + source.len()) as u32;
         let log = keep.map(|_| &link.acks.log);
         let Some(how) = Keep::choose(log, &self.stages, buffer, length as usize) else {
             self.stages.give(buffer);
@@ -198,9 +295,12 @@ impl Net {
         let is_brief = is_known && fills_a_packet(source.len(), ENVELOPE, link.wire.mtu as usize);
         let left_out = if is_brief { ENVELOPE as u32 } else { 0 };
         let memory = &self.stages.memory;
-        memory.write(buffer, 0, &envelope.emit());
-        memory.write(buffer, ENVELOPE as u32, body);
-        memory.fill(buffer, at as u32, source);
+        let mut room = Staged {
+            memory,
+            index: buffer,
+            at: 0,
+        };
+        lay(&mut room, envelope, body, source);
         let elements = [memory.element_at(buffer, left_out, length - left_out)];
         let mut request = SendWr::send(Id::Peer(peer).code(), &elements);
         if is_brief {

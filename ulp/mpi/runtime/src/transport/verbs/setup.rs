@@ -5,10 +5,10 @@ use super::errors::failed;
 use super::link::Link;
 use super::memory::Buffers;
 use super::queue::DEPTH;
-use super::{INLINE, Id, Net, Ready};
-use crate::constants::{MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
+use super::{INLINE, Id, Net, Reached, Ready};
+use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
-use crate::runtime::Runtime;
+use crate::transport::contract::Roster;
 use ferriband_ibv::{
     Access, Ah, Element, Gid, Lid, Mtu, Qp, QpCaps, QpInit, QpType, Qpn, Route, Rtr, Rts,
     SendFlags, SendWr, VerbsError,
@@ -22,7 +22,8 @@ use std::time::Instant;
 const READS: u32 = 16;
 /// What is not answered is repeated so often.
 const RETRIES: u8 = 7;
-/// A peer without a posted receive is tried again for ever: its process is there, and will come to it.
+/// A peer without a posted receive is tried again for ever: its process is there, and will come to
+/// it.
 const FOR_EVER: u8 = 7;
 /// The pause before that, in the API's code: 0.01 ms.
 const RNR_TIMER: u8 = 1;
@@ -36,8 +37,12 @@ pub struct Connect {
     /// The job's secret, which each datagram of its ranks carries.
     pub(super) secret: u64,
     pub(super) me: u32,
+    /// By rank: whether it is reached by the device.
+    pub(super) reached: Box<[Reached]>,
     /// Ranks whose connection is being set up.
     pub(super) setting_up: Vec<u32>,
+    /// Ranks to which words about the connection wait for room.
+    pub(super) unsaid: Vec<u32>,
     /// When the device was opened.
     pub(super) started: Instant,
 }
@@ -92,30 +97,22 @@ impl Numbers {
     }
 }
 
-impl Runtime {
+impl Net {
     /// Whether `peer` can be sent to; the first to ask begins to connect.
     #[inline]
-    pub(super) fn ready(&mut self, peer: u32) -> Outcome<Ready> {
-        if let Some(net) = &self.net
-            && let Some(link) = &net.links[peer as usize]
-            && link.wire.machine.is_connected()
-            && link.wire.lost.is_none()
+    pub(super) fn ready<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome<Ready> {
+        if let Some(link) = &self.links[peer as usize]
+            && link.is_ready()
         {
             return Ok(Ready::Yes);
         }
-        self.begin(peer)
+        self.begin(roster, peer)
     }
 
     #[cold]
-    fn begin(&mut self, peer: u32) -> Outcome<Ready> {
-        let by_packets = self.settings.verbs.bundle != 0 && self.goes_by_packets(peer);
-        let Some(net) = &mut self.net else {
-            return Err(MpiError::with(
-                MPI_ERR_OTHER,
-                format!("rank {peer} cannot be reached"),
-            ));
-        };
-        if let Some(link) = &net.links[peer as usize] {
+    fn begin<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome<Ready> {
+        let by_packets = self.limits.bundle != 0 && self.goes_by_packets(peer);
+        if let Some(link) = &self.links[peer as usize] {
             if let Some(why) = &link.wire.lost {
                 return Err(MpiError::with(MPI_ERR_PROC_ABORTED, why.clone()));
             }
@@ -124,109 +121,104 @@ impl Runtime {
             }
         }
         // A rank that has not come to MPI_Init has left no card; its message waits.
-        let Some(card) = self.host.as_ref().and_then(|host| host.card(peer)) else {
+        let Some(card) = roster.card(peer) else {
             return Ok(Ready::NotYet);
         };
-        net.find_way(peer, &card, by_packets)?;
-        let own = net
+        self.find_way(peer, &card, by_packets)?;
+        let own = self
             .queue_pair(peer)
-            .map_err(|error| failed(&net.device.name, error))?;
-        let now_ns = net.connect.now_ns();
-        net.link(peer).wire.machine.want(own, now_ns);
-        net.watch(peer);
-        net.transmit(peer)?;
+            .map_err(|error| failed(&self.device.name, error))?;
+        let now_ns = self.connect.now_ns();
+        self.link(peer).wire.machine.want(own, now_ns);
+        self.watch(peer);
+        self.transmit(peer)?;
         Ok(Ready::NotYet)
     }
 
     /// A set-up datagram may lie in buffer `index`.
-    pub(super) fn take_datagram(&mut self, index: u32, length: u32) -> Outcome {
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
+    pub(super) fn take_datagram<R: Roster>(
+        &mut self,
+        index: u32,
+        length: u32,
+        roster: &R,
+    ) -> Outcome {
         let mut bytes = [0; DATAGRAM];
         let is_whole = length as usize == DATAGRAM + super::device::GRH as usize;
-        net.connect
+        self.connect
             .datagrams
             .read(index, super::device::GRH, &mut bytes);
-        net.listen(index)?;
-        let ranks = net.links.len() as u32;
+        self.listen(index)?;
+        let ranks = self.links.len() as u32;
         let datagram = Datagram::parse(&bytes).filter(|_| is_whole);
-        // What is no datagram for this rank from one of the job is nothing: anybody may send to a datagram queue pair.
+        // What is no datagram for this rank from one of the job is nothing: anybody may send to a
+        // datagram queue pair.
         let Some(datagram) =
-            datagram.filter(|one| one.is_for(net.connect.me, ranks, net.connect.secret))
+            datagram.filter(|one| one.is_for(self.connect.me, ranks, self.connect.secret))
         else {
             return Ok(());
         };
         let peer = datagram.from;
-        if !self.point.peers[peer as usize].by_verbs {
+        if !self.reaches(peer) {
             return Ok(());
         }
-        let step = net.link(peer).wire.machine.handle_datagram(&datagram);
-        self.step(peer, step)
+        let step = self.link(peer).wire.machine.handle_datagram(&datagram);
+        self.step(roster, peer, step)
     }
 
     /// Looks after connections that are being set up. True if something happened.
     #[cold]
-    pub(super) fn set_up(&mut self) -> Outcome<bool> {
+    pub(super) fn set_up<R: Roster>(&mut self, roster: &R) -> Outcome<bool> {
         let mut did = false;
-        let Some(net) = &mut self.net else {
-            return Ok(false);
-        };
-        let now_ns = net.connect.now_ns();
-        for at in (0..net.connect.setting_up.len()).rev() {
-            let Some(net) = &mut self.net else {
-                break;
-            };
-            let Some(peer) = net.connect.setting_up.get(at).copied() else {
+        let now_ns = self.connect.now_ns();
+        for at in (0..self.connect.setting_up.len()).rev() {
+            let Some(peer) = self.connect.setting_up.get(at).copied() else {
                 continue;
             };
-            let link = net.link(peer);
+            let link = self.link(peer);
             let step = link.wire.machine.handle_timeout(now_ns);
             if link.wire.machine.poll_timeout().is_none()
                 && link.wire.machine.poll_transmit().is_none()
             {
-                // It must not come back by itself: a rank that always has something to do never gives its core away.
+                // It must not come back by itself: a rank that always has something to do never
+                // gives its core away.
                 link.wire.is_setting_up = false;
-                net.connect.setting_up.swap_remove(at);
+                self.connect.setting_up.swap_remove(at);
                 did = true;
                 if step == Step::None {
                     // A step would have it watched again, and no round would ever be without news.
                     continue;
                 }
             }
-            self.step(peer, step)?;
+            self.step(roster, peer, step)?;
         }
         Ok(did)
     }
 
     /// Does what the machine of `peer` asks for.
-    pub(super) fn step(&mut self, peer: u32, step: Step) -> Outcome {
-        let by_packets = self.settings.verbs.bundle != 0 && self.goes_by_packets(peer);
-        let Some(net) = &mut self.net else {
-            return Ok(());
-        };
-        let card = self.host.as_ref().and_then(|host| host.card(peer));
+    fn step<R: Roster>(&mut self, roster: &R, peer: u32, step: Step) -> Outcome {
+        let by_packets = self.limits.bundle != 0 && self.goes_by_packets(peer);
+        let card = roster.card(peer);
         match step {
             Step::None | Step::Established => (),
             Step::Answer(end) => {
                 let own = match card {
                     Some(card) => {
-                        net.find_way(peer, &card, by_packets)?;
-                        net.queue_pair(peer)
+                        self.find_way(peer, &card, by_packets)?;
+                        self.queue_pair(peer)
                     }
                     None => return Ok(()),
                 };
-                let done = own.and_then(|own| net.connect(peer, &end).map(|()| own));
-                let now_ns = net.connect.now_ns();
-                let machine = &mut net.link(peer).wire.machine;
+                let done = own.and_then(|own| self.connect(peer, &end).map(|()| own));
+                let now_ns = self.connect.now_ns();
+                let machine = &mut self.link(peer).wire.machine;
                 match done {
                     Ok(own) => machine.accept(own, now_ns),
                     Err(error) => machine.refuse(error.errno().unsigned_abs()),
                 }
             }
             Step::Connect(end) => {
-                let done = net.connect(peer, &end);
-                let machine = &mut net.link(peer).wire.machine;
+                let done = self.connect(peer, &end);
+                let machine = &mut self.link(peer).wire.machine;
                 match done {
                     Ok(()) => machine.connected(),
                     Err(error) => machine.refuse(error.errno().unsigned_abs()),
@@ -234,15 +226,15 @@ impl Runtime {
             }
             Step::Quiet => complain!(
                 "ferriband MPI: rank {}: rank {peer} has not answered by {} for 30 s; it may be computing, or {} may lead nowhere",
-                self.point.rank,
-                net.device.name,
-                net.device.name
+                self.connect.me,
+                self.device.name,
+                self.device.name
             ),
             Step::Failed(Reason::Ended(errno)) => {
                 let error = std::io::Error::from_raw_os_error(errno.cast_signed());
                 let why = format!("the other end is no more: {error}");
-                let error = net.lose(peer, &why, MPI_ERR_PROC_ABORTED);
-                return self.after_loss(error);
+                self.lose_aloud(peer, &why, MPI_ERR_PROC_ABORTED);
+                return Ok(());
             }
             Step::Failed(reason) => {
                 let why = match reason {
@@ -255,15 +247,20 @@ impl Runtime {
                         std::io::Error::from_raw_os_error(errno.cast_signed())
                     ),
                 };
-                return Err(net.lose(peer, &why, MPI_ERR_PROC_ABORTED));
+                return Err(self.lose(peer, &why, MPI_ERR_PROC_ABORTED));
             }
         }
-        net.watch(peer);
-        net.transmit(peer)
+        self.watch(peer);
+        self.transmit(peer)
     }
 }
 
 impl Net {
+    /// Whether `peer` is reached by the device.
+    pub fn reaches(&self, peer: u32) -> bool {
+        self.connect.reached[peer as usize] != Reached::Otherwise
+    }
+
     /// What is known of the connection to `peer`.
     pub(super) fn link(&mut self, peer: u32) -> &mut Link {
         let (me, secret) = (self.connect.me, self.connect.secret);
@@ -448,7 +445,8 @@ impl Net {
     }
 }
 
-/// A PSN to begin with. It need not be secret, only not the same each time, so that packets of a former connection do not fit.
+/// A PSN to begin with. It need not be secret, only not the same each time, so that packets of a
+/// former connection do not fit.
 pub(super) fn psn(number: u32) -> u32 {
     let mut random = [0_u8; 4];
     // A failure leaves zeros, which is a PSN like any other.

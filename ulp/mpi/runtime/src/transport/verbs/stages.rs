@@ -1,12 +1,16 @@
-//! Staging buffers: what is longer than a request itself may carry goes through one. It is free again when the request has completed; or, where it stands in the log of what is
-//! not acknowledged, when the peer's runtime has taken what lies in it. That says more than a completion, so none is asked for: should the adapter repeat such a request
-//! because its own acknowledgement was lost, the peer's adapter knows it by its number and executes nothing (IBA C9-105).
+//! Staging buffers: what is longer than a request itself may carry goes through one. It is free
+//! again when the request has completed; or, where it stands in the log of what is not
+//! acknowledged, when the peer's runtime has taken what lies in it. That says more than a
+//! completion, so none is asked for: should the adapter repeat such a request because its own
+//! acknowledgement was lost, the peer's adapter knows it by its number and executes nothing (IBA
+//! C9-105).
 
 use super::memory::Buffers;
 
 /// Staging buffers, for all peers together.
 pub const STAGES: u32 = 128;
-/// Of these, the ones that records go through alone; they take others where those for SENDs are more than half.
+/// Of these, the ones that records go through alone; they take others where those for SENDs are
+/// more than half.
 const RECORD_STAGES: u32 = 8;
 
 /// The buffers, and who uses them.
@@ -44,8 +48,8 @@ impl Stages {
         self.free_for_records.pop()
     }
 
-    /// Whether a buffer that is in use may stay so until its message is acknowledged, which may be long after it has been sent. Not where buffers run short: others
-    /// are to be sent to, too.
+    /// Whether a buffer that is in use may stay so until its message is acknowledged, which may be
+    /// long after it has been sent. Not where buffers run short: others are to be sent to, too.
     #[inline]
     pub fn may_hold(&self, buffer: u32) -> bool {
         buffer >= RECORD_STAGES && self.has_many()
