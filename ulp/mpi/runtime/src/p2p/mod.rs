@@ -4,7 +4,7 @@
 //! Owns: requests and matching's use; the order of the messages to a peer; what becomes of a
 //! message that has come; when a communicator that the program has freed goes ([`comms`]). Must not
 //! know: what a transport does to move bytes, which collective a message belongs to, how a thread
-//! waits: nothing here blocks but [`buffered`] and [`cancel`].
+//! waits: nothing here blocks.
 
 pub mod buffered;
 pub mod cancel;
@@ -14,6 +14,7 @@ pub mod due;
 pub mod family;
 pub mod fifo;
 pub mod loss;
+pub mod nearby;
 pub mod partitioned;
 pub mod persistent;
 pub mod point;
