@@ -3,11 +3,11 @@
 //! Each of these does all of a call, or nothing: what is not as they want it, wrong arguments too, is left to the way that all calls can go.
 
 use super::values::is_no_buffer;
+use crate::coll::state::{Alone, alone};
 use crate::constants::MPI_ANY_TAG;
 use crate::datatype;
 use crate::ground::status::Status;
 use crate::host::{Sink, Source};
-use crate::job::state::{Alone, alone};
 use ferriband_mpi_proto::matching::Tag;
 use std::ffi::{c_int, c_void};
 
@@ -84,7 +84,7 @@ pub(super) unsafe fn receive_waited(
     // SAFETY: the caller's promise.
     let (mut runtime, comm, source, tag, sink) =
         unsafe { receiver(buffer, count, kind, source, tag, comm) }?;
-    runtime.receive_straight(comm, source, tag, sink)
+    receive_straight(&mut runtime, (comm, source, tag), sink)
 }
 
 /// Sends a short message, and waits a while for one: none if neither has happened, else the status of what has come, if it has.
@@ -109,7 +109,17 @@ pub(super) unsafe fn exchange(
     }
     // SAFETY: as above.
     let mut runtime = unsafe { send(out, out_count, out_kind, dest, send_tag, comm) }?;
-    Some(runtime.receive_straight(index, source, tag, sink))
+    Some(receive_straight(&mut runtime, (index, source, tag), sink))
+}
+
+/// Waits a while for a message, unless a collective has to go on meanwhile.
+#[inline(always)]
+fn receive_straight(runtime: &mut Alone, name: (u32, u32, Tag), sink: Sink) -> Option<Status> {
+    if runtime.coll.is_at_work() {
+        return None;
+    }
+    let (comm, source, tag) = name;
+    runtime.p2p.receive_straight(comm, source, tag, sink)
 }
 
 /// What a receive from one rank into one run of bytes is about: the runtime, the communicator's index, the rank in it, the tag, the bytes.

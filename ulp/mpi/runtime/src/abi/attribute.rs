@@ -1,11 +1,12 @@
 //! Attributes of communicators and datatypes, and what the attributes of any object need: [`put`], [`remove`], [`copy_all`], [`remove_all`].
 
+use super::callback;
 use super::raise::{on_comm, on_self};
 use super::values::put as write;
 use crate::attr::{Attributes, Callback, Owner};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::job::state::Guard;
 use crate::process::process;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -50,8 +51,9 @@ fn say_goodbye(guard: &mut Guard, object: Object, keyval: i32, value: usize) -> 
         return Ok(());
     }
     // SAFETY: MPI_X_create_keyval was given a delete function of this kind of object.
-    let code =
-        guard.outside(|| unsafe { key.delete.delete(object.handle, keyval, value, key.extra) });
+    let code = guard.outside(|| unsafe {
+        callback::delete(key.delete, object.handle, keyval, value, key.extra)
+    });
     if code == MPI_SUCCESS {
         Ok(())
     } else {
@@ -120,8 +122,7 @@ pub(super) fn copy_all(guard: &mut Guard, object: Object) -> Outcome<Attributes>
             1 => Ok(Some(one.value)),
             // SAFETY: MPI_X_create_keyval was given a copy function of this kind of object.
             _ => guard.outside(|| unsafe {
-                key.copy
-                    .copy(object.handle, one.keyval, key.extra, one.value)
+                callback::copy(key.copy, object.handle, one.keyval, key.extra, one.value)
             }),
         };
         match copied {
@@ -320,7 +321,7 @@ macro_rules! entries {
             keyval: *mut c_int,
             extra: *mut c_void,
         ) -> c_int {
-            let calls = (Callback::new(copy, copy_thunk), Callback::new(delete, delete_thunk));
+            let calls = (callback::callback(copy, copy_thunk), callback::callback(delete, delete_thunk));
             // SAFETY: the program's pointer.
             unsafe { create($names[0], Owner::Comm, calls, keyval, extra) }
         }
@@ -378,8 +379,8 @@ pub unsafe extern "C" fn ferriband_mpi_type_create_keyval(
     extra: *mut c_void,
 ) -> c_int {
     let calls = (
-        Callback::new(copy, copy_thunk),
-        Callback::new(delete, delete_thunk),
+        callback::callback(copy, copy_thunk),
+        callback::callback(delete, delete_thunk),
     );
     // SAFETY: the program's pointer.
     unsafe {

@@ -2,13 +2,45 @@
 
 use super::point::target_of;
 use super::raise::{on_comm, on_self};
-use super::values::*;
+use super::values::{put, source};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::host::Sink;
-use crate::job::state::Guard;
-use crate::p2p::buffered::{self, Owner};
+use crate::host::Source;
+use crate::p2p::Target;
+use crate::p2p::buffered::Owner;
+use crate::wait::wait_for;
 use std::ffi::{c_int, c_void};
+
+/// Sends a copy of `source`; waits for room as long as messages are going out.
+pub(super) fn send_copy(guard: &mut Guard, to: Target, source: Source) -> Outcome {
+    let buffer = guard.point.buffer_for(to.comm)?;
+    if guard.send_copy(buffer, to, source)? {
+        return Ok(());
+    }
+    // Messages that have gone may not have been seen to.
+    while guard.progress_all()? {
+        if guard.send_copy(buffer, to, source)? {
+            return Ok(());
+        }
+    }
+    Err(MpiError::with(
+        MPI_ERR_BUFFER,
+        format!("no room for {} bytes in the attached buffer", source.len()),
+    ))
+}
+
+/// Waits until all messages of a buffer have gone.
+pub(super) fn flush(guard: &mut Guard, owner: Owner) -> Outcome {
+    wait_for(guard, |guard| guard.point.buffers.is_empty(owner))
+}
+
+/// Waits for its messages, and gives the buffer back, as [`crate::p2p::buffered::Buffers::detach`].
+pub(super) fn take_back(guard: &mut Guard, owner: Owner) -> Outcome<Option<Option<Sink>>> {
+    flush(guard, owner)?;
+    Ok(guard.point.buffers.detach(owner))
+}
 
 /// Sends a copy.
 ///
@@ -24,7 +56,7 @@ unsafe fn send(
     // SAFETY: the caller's promise.
     let source = unsafe { source(guard, buf, count, datatype) }?;
     match target_of(guard, comm, dest, tag)? {
-        Some(to) => buffered::send(guard, to, source),
+        Some(to) => send_copy(guard, to, source),
         None => Ok(()),
     }
 }
@@ -96,7 +128,7 @@ pub(super) unsafe fn detach(
     place: *mut c_void,
     size: *mut i64,
 ) -> Outcome {
-    let found = buffered::detach(guard, owner)?
+    let found = take_back(guard, owner)?
         .ok_or_else(|| MpiError::with(MPI_ERR_BUFFER, "no buffer is attached"))?;
     let automatic = std::ptr::without_provenance_mut(MPI_BUFFER_AUTOMATIC);
     let (buffer, length) = found.map_or((automatic, 0), |room| {
@@ -136,9 +168,7 @@ pub unsafe extern "C" fn ferriband_mpi_buffer_detach(place: *mut c_void, size: *
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_buffer_flush() -> c_int {
-    on_self("MPI_Buffer_flush", |guard| {
-        buffered::flush(guard, Owner::Process)
-    })
+    on_self("MPI_Buffer_flush", |guard| flush(guard, Owner::Process))
 }
 
 #[unsafe(no_mangle)]
@@ -175,7 +205,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_detach_buffer(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_comm_flush_buffer(comm: i32) -> c_int {
     on_comm("MPI_Comm_flush_buffer", comm, |guard, comm| {
-        buffered::flush(guard, Owner::Comm(comm))
+        flush(guard, Owner::Comm(comm))
     })
 }
 

@@ -6,13 +6,12 @@ use super::collective_short as short;
 use super::raise::on_comm;
 use super::reduce;
 use super::values::put;
+use crate::coll::state::Guard;
 use crate::collective;
 use crate::collective::exec::Prepared;
 use crate::constants::MPI_ERR_ARG;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
-use crate::job::state::Guard;
-use crate::p2p::persistent::Bound;
 use std::ffi::{c_int, c_void};
 
 #[unsafe(no_mangle)]
@@ -84,9 +83,8 @@ pub(super) fn make(
         if request.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
-        let prepared = Some(prepare(guard, comm)?);
-        let tag = guard.comm_states[comm].next_persistent();
-        let index = guard.add_persistent(comm, Bound::Collective { tag, prepared })?;
+        let prepared = prepare(guard, comm)?;
+        let index = guard.add_bound(comm, prepared)?;
         // SAFETY: the program's pointer.
         unsafe { put(request, guard.point.requests.slab.handle(index)) }
     })

@@ -1,15 +1,16 @@
 //! Communicators: what is asked of one, its name and hints, and its end. How they are made is in `comm_make.rs`.
 
 use super::attribute::{Object, remove_all};
+use super::buffered::take_back;
 use super::group::give as give_group;
 use super::info::give as give_info;
 use super::raise::on_comm;
 use super::values::{put, put_string, text};
 use crate::attr::Owner;
+use crate::coll::state::Guard;
 use crate::comm::Comm;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::job::state::Guard;
 use crate::p2p::buffered;
 use crate::process::process;
 use crate::wait::wait_for;
@@ -147,7 +148,7 @@ unsafe fn end(
         }
         before(guard, index)?;
         // Its buffer is the program's again.
-        buffered::detach(guard, buffered::Owner::Comm(index))?;
+        take_back(guard, buffered::Owner::Comm(index))?;
         let object = Object {
             owner: Owner::Comm,
             handle,

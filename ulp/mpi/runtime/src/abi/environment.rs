@@ -1,14 +1,15 @@
 //! Beginning, end, and what a program asks about its environment.
 
 use super::attribute::{Object, remove_all};
+use super::init;
 use super::raise::{abort, at_any_time, decide, on_any, on_no_file, outside};
 use super::session;
 use super::values::{put, put_string};
 use crate::attr::Owner;
+use crate::coll::state::{ENTRY, enter};
 use crate::constants::*;
 use crate::errors::MpiError;
-use crate::init;
-use crate::job::state::{Phase, enter, phase, retire, set_phase};
+use crate::job::state::{Phase, phase, set_phase};
 use crate::objects::comms::SELF;
 use crate::process::process;
 use crate::settings::initial_errhandler;
@@ -89,7 +90,7 @@ pub unsafe extern "C" fn ferriband_mpi_finalize() -> c_int {
         }
         init::finish(guard).map_err(|error| (SELF, error))?;
         if guard.point.objects.sessions.is_empty() {
-            retire();
+            ENTRY.retire();
         }
         set_phase(Phase::After);
         Ok(())

@@ -3,12 +3,12 @@
 use super::at_once;
 use super::point::{begin, finish, nobody, over, recv, target_of};
 use super::raise::on_comm;
-use super::values::*;
+use super::values::{put, put_status, sink, source};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::status::Status;
 use crate::host::{Buffer, Sink, Source};
-use crate::job::state::Guard;
 use crate::loss::dead;
 use crate::p2p::{Started, Target};
 use crate::request::{Request, Work};

@@ -1,13 +1,13 @@
 //! Files: only their error handlers are there. No file can be open, so there is one object to have a handler, MPI_FILE_NULL: its handler is asked by calls without a file, and
 //! a file that is opened begins with it.
 
+use super::callback::callback;
 use super::handler::create;
 use super::raise::{on_no_file, raise_at_files};
 use super::values::put;
-use crate::attr::Callback;
+use crate::coll::state::enter;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::job::state::enter;
 use crate::process::{Scope, process};
 use std::ffi::{c_int, c_void};
 
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn ferriband_mpi_file_create_errhandler(
     thunk: *const c_void,
     errhandler: *mut i32,
 ) -> c_int {
-    let call = Callback::new(function, thunk);
+    let call = callback(function, thunk);
     // SAFETY: the program's pointer.
     unsafe { create("MPI_File_create_errhandler", Scope::File, call, errhandler) }
 }

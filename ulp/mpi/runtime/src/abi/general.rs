@@ -3,10 +3,10 @@
 use super::handles::{resolve_any, single};
 use super::raise::{on_any, on_self};
 use super::values::put;
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::MpiError;
 use crate::ground::status::{EMPTY, Status};
-use crate::job::state::Guard;
 use crate::objects::comms::SELF;
 use crate::p2p::family::{Call, General};
 use crate::request::{Extra, Request, Work};

@@ -2,10 +2,10 @@
 
 use super::raise::on_self;
 use super::values::{longs, put};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::group::{Group, expand};
-use crate::job::state::Guard;
 use std::ffi::c_int;
 
 /// Makes a group.

@@ -1,11 +1,12 @@
 //! Error handlers: the program's own, and which one an object has.
 
+use super::callback::callback;
 use super::raise::{at_any_time, on_comm, raise};
 use super::values::put;
 use crate::attr::Callback;
+use crate::coll::state::enter;
 use crate::constants::*;
 use crate::errors::MpiError;
-use crate::job::state::enter;
 use crate::process::{Scope, process};
 use std::ffi::{c_int, c_void};
 
@@ -27,7 +28,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_create_errhandler(
     thunk: *const c_void,
     errhandler: *mut i32,
 ) -> c_int {
-    let call = Callback::new(function, thunk);
+    let call = callback(function, thunk);
     // SAFETY: the program's pointer.
     unsafe { create("MPI_Comm_create_errhandler", Scope::Comm, call, errhandler) }
 }
@@ -38,10 +39,7 @@ pub unsafe extern "C" fn ferriband_mpi_session_create_errhandler(
     thunk: *const c_void,
     errhandler: *mut i32,
 ) -> c_int {
-    let (name, call) = (
-        "MPI_Session_create_errhandler",
-        Callback::new(function, thunk),
-    );
+    let (name, call) = ("MPI_Session_create_errhandler", callback(function, thunk));
     // SAFETY: the program's pointer.
     unsafe { create(name, Scope::Session, call, errhandler) }
 }

@@ -4,10 +4,10 @@
 //! know:
 //! how a request is waited for.
 
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::MpiError;
 use crate::ground::array::Array;
-use crate::job::state::Guard;
 use crate::objects::comms::SELF;
 use crate::request::Work;
 use std::ffi::c_int;

@@ -2,12 +2,12 @@
 
 use super::point::{finish, is_hopeless, nobody, status_of};
 use super::raise::{on_any, on_comm};
-use super::values::*;
+use super::values::{put, put_status, receive_source, receive_tag, sink};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::status::{FROM_NOBODY, Status};
 use crate::host::Sink;
-use crate::job::state::Guard;
 use crate::loss::lost;
 use crate::objects::comms::SELF;
 use crate::request::Request;

@@ -2,11 +2,11 @@
 
 use super::raise::on_self;
 use super::values::{aliased, is_in_place, put};
+use crate::coll::state::Guard;
 use crate::collective::exec::{Combine, Program};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Layout, Sink, Source};
-use crate::job::state::Guard;
 use crate::operation::{Operation, UserOp};
 use ferriband_mpi_data::{Datatype, Named, Op, Predefined, View};
 use std::ffi::{c_int, c_void};

@@ -3,10 +3,10 @@
 use super::handles::{at_self, resolve_any};
 use super::raise::{on_any, on_comm};
 use super::request::glance;
-use super::values::*;
+use super::values::{longs, put, rank_of, send_tag, sink};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::job::state::Guard;
 use crate::p2p::partitioned::Partitioned;
 use std::ffi::{c_int, c_void};
 

@@ -1,16 +1,17 @@
 //! Persistent sends and receives, and MPI_Start.
 
+use super::buffered::send_copy;
 use super::handles::resolve_any;
 use super::point::target_of;
 use super::raise::{on_any, on_comm};
-use super::values::*;
+use super::values::{put, receive_source, receive_tag, sink, source};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
 use crate::ground::status::{EMPTY, FROM_NOBODY};
-use crate::job::state::Guard;
 use crate::objects::comms::SELF;
-use crate::p2p::persistent::{self, Bound, Mode};
+use crate::p2p::persistent::{Begun, Bound, Mode};
 use std::ffi::{c_int, c_void};
 
 /// Makes a persistent request; its handle.
@@ -81,7 +82,23 @@ pub unsafe extern "C" fn ferriband_mpi_recv_init(
 fn start(guard: &mut Guard, handle: i32) -> Result<(), (u32, MpiError)> {
     let index = resolve_any(guard, handle)?;
     let comm = guard.point.requests[index].comm;
-    persistent::start(guard, index).map_err(|error| (comm, error))
+    guard
+        .activate(index)
+        .and_then(|()| begin(guard, index).inspect_err(|_| guard.deactivate(index)))
+        .map_err(|error| (comm, error))
+}
+
+/// Begins what an active request does.
+fn begin(guard: &mut Guard, request: u32) -> Outcome {
+    match guard.begin_persistent(request)? {
+        Begun::All => (),
+        Begun::Copy { to, source } => {
+            send_copy(guard, to, source)?;
+            guard.finish(request);
+        }
+        Begun::Collective(number) => guard.start_bound(request, number)?,
+    }
+    Ok(())
 }
 
 #[unsafe(no_mangle)]

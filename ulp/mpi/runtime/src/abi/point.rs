@@ -2,12 +2,12 @@
 
 use super::at_once;
 use super::raise::on_comm;
-use super::values::*;
+use super::values::{put, put_status, receive_source, receive_tag, send_tag, sink, source};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::status::{FROM_NOBODY, Status, status};
 use crate::host::Sink;
-use crate::job::state::Guard;
 use crate::loss::lost;
 use crate::p2p::unexpected::Content;
 use crate::p2p::{Started, Target};

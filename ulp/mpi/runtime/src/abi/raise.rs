@@ -1,8 +1,10 @@
 //! What becomes of an error: the handler of the object decides.
 
+use super::callback;
+use crate::coll::state::{Guard, enter};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome, describe};
-use crate::job::state::{Guard, Phase, enter, phase};
+use crate::job::state::{Phase, phase};
 use crate::objects::comms::SELF;
 use crate::process::process;
 use crate::settings::initial_errhandler;
@@ -83,7 +85,7 @@ pub fn decide(
         // The program's function may call MPI.
         drop(guard);
         // SAFETY: MPI_X_create_errhandler was given a handler of this kind of object.
-        unsafe { own.call.handle(object, error.class) };
+        unsafe { callback::handle(own.call, object, error.class) };
         return error.class;
     }
     let who = guard

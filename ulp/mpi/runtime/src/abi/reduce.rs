@@ -6,11 +6,11 @@
 use super::blocks::{Elements, shape};
 use super::inter;
 use super::values::rank_of;
+use crate::coll::state::Guard;
 use crate::collective::exec::Prepared;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
-use crate::job::state::Guard;
 use ferriband_mpi_coll::{Blocks, Collective};
 use std::ffi::c_int;
 

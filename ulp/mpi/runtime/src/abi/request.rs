@@ -4,10 +4,10 @@ use super::general::{free, general, query};
 use super::handles::{Raised, at_self, is_done, resolve, resolve_any, single};
 use super::raise::on_any;
 use super::values::{put, put_status};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::MpiError;
 use crate::ground::status::{EMPTY, Status};
-use crate::job::state::Guard;
 use crate::objects::comms::SELF;
 use crate::request::Work;
 use crate::wait::{self, wait_request};
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn ferriband_mpi_request_free(request: *mut i32) -> c_int 
         );
         if is_idle || (guard.point.requests[index].done && index != guard.point.requests.nothing) {
             let functions = general(guard, index);
-            guard.conclude(index);
+            guard.free_request(index);
             if let Some(functions) = functions {
                 free(guard, &functions);
             }

@@ -5,10 +5,10 @@ use super::handles::{Raised, all, any_done, at_self, is_done, resolve};
 use super::raise::on_any;
 use super::request::glance;
 use super::values::{put, put_status};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::ground::array::Array;
 use crate::ground::status::{EMPTY, Status};
-use crate::job::state::Guard;
 use std::ffi::c_int;
 
 /// What a request that is over says.

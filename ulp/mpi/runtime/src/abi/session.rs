@@ -1,18 +1,20 @@
 //! Sessions: MPI without a world. The runtime is there as long as the world or a session uses it; it is kept when nobody does, for a later session.
 
+use super::buffered::take_back;
 use super::group::give as give_group;
 use super::info::give as give_info;
+use super::init;
 use super::raise::{at_any_time, decide, on_self, outside, raise};
 use super::values::{put, put_string, text};
+use crate::coll::state::{ENTRY, Guard, enter};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::group::Group;
 use crate::info::Info;
-use crate::init;
-use crate::job::state::{Guard, Phase, awake, enter, install, phase, retire};
+use crate::job::state::{Phase, phase};
 use crate::objects::comms::{SELF, WORLD};
 use crate::objects::session::Session;
-use crate::p2p::buffered::{self, Owner};
+use crate::p2p::buffered::Owner;
 use crate::process::{Scope, process};
 use crate::trace;
 use std::ffi::{c_char, c_int};
@@ -37,10 +39,10 @@ fn level(info: &Info) -> Outcome<i32> {
 
 /// The runtime is there, for as many threads as are asked for.
 pub(super) fn begin(threads: i32) -> Outcome<Guard> {
-    if !awake() {
-        install(init::start(threads)?);
+    if !ENTRY.awake() {
+        ENTRY.install(init::start(threads)?);
     }
-    crate::job::state::share(threads == MPI_THREAD_MULTIPLE);
+    ENTRY.share(threads == MPI_THREAD_MULTIPLE);
     let mut guard = enter().expect("it was just made or woken");
     guard.settings.job.threads = guard.settings.job.threads.max(threads);
     Ok(guard)
@@ -116,13 +118,13 @@ pub unsafe extern "C" fn ferriband_mpi_session_finalize(session: *mut i32) -> c_
     };
     on_session("MPI_Session_finalize", handle, |guard, index| {
         // Its messages are waited for; the buffer is the program's again.
-        buffered::detach(guard, Owner::Session(handle))?;
+        take_back(guard, Owner::Session(handle))?;
         if let Some(ended) = guard.point.objects.sessions.remove(index) {
             process().release(ended.errhandler);
         }
         if guard.point.objects.sessions.is_empty() && phase() != Phase::Alive {
             init::leave(guard)?;
-            retire();
+            ENTRY.retire();
         }
         // SAFETY: as above.
         unsafe { put(session, MPI_SESSION_NULL) }

@@ -1,8 +1,8 @@
 //! The buffers of sessions: for the messages of all communicators that come from one and have none of their own.
 
-use super::buffered::{attach, detach, iflush};
+use super::buffered::{attach, detach, flush, iflush};
 use super::session::on_session;
-use crate::p2p::buffered::{self, Owner};
+use crate::p2p::buffered::Owner;
 use std::ffi::{c_int, c_void};
 
 #[unsafe(no_mangle)]
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn ferriband_mpi_session_detach_buffer(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_session_flush_buffer(session: i32) -> c_int {
     on_session("MPI_Session_flush_buffer", session, |guard, _| {
-        buffered::flush(guard, Owner::Session(session))
+        flush(guard, Owner::Session(session))
     })
 }
 

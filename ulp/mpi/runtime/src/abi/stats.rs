@@ -1,6 +1,6 @@
 //! The counters of this rank's traffic, and settings that measurements change: no functions of MPI, for programs that look for them by name (`ferriband_mpi.h`).
 
-use crate::job::state::enter;
+use crate::coll::state::enter;
 use crate::transport::counters::Told;
 use ferriband_mpi_proto::fast::Design;
 use std::ffi::{CStr, c_char, c_int};

@@ -3,9 +3,9 @@
 use super::raise::{on_comm, on_self};
 use super::values::{longs, put, rank_of};
 use crate::coll::create;
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::job::state::Guard;
 use crate::topology::{Cart, Topology, balance};
 use std::ffi::c_int;
 use std::sync::Arc;

@@ -6,11 +6,11 @@
 use super::attribute::{copy_all, of_type, remove_all};
 use super::raise::on_self;
 use super::values::{list, longs, put};
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
-use crate::job::state::Guard;
 use ferriband_mpi_data::{Datatype, Distribution, Form, Order, TypeClass, match_size, value_index};
 use std::ffi::c_int;
 

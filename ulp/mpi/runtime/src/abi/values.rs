@@ -1,12 +1,12 @@
 //! Arguments: what the program passed, checked.
 
+use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::datatype;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
 use crate::ground::status::{EMPTY, Status};
 use crate::host::{Layout, Sink, Source};
-use crate::job::state::Guard;
 use crate::runtime::Runtime;
 use ferriband_mpi_data::View;
 use ferriband_mpi_proto::matching;

@@ -1,8 +1,8 @@
 //! Which schedule a collective gets: the tuning table's algorithm, and the schedules that were used last.
 
+use super::state::Mpi;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
-use crate::runtime::Runtime;
 use ferriband_mpi_coll::tuning::Table;
 use ferriband_mpi_coll::{Algorithm, Blocks, Collective, Kind, Place, Schedule, build};
 use std::path::Path;
@@ -130,15 +130,15 @@ pub fn table(preferred: &str, file: Option<&Path>) -> Outcome<Table> {
     Ok(table)
 }
 
-impl Runtime {
+impl Mpi {
     /// The table.
     pub fn table(&self) -> &Table {
-        &self.schedules.table
+        &self.coll.schedules.table
     }
 
     /// Takes another table.
     pub fn set_table(&mut self, table: Table) {
-        self.schedules.table = table;
+        self.coll.schedules.table = table;
     }
 
     /// The schedule of a collective on the communicator at `comm`. `bytes` is what the table is asked with, `unit` the bytes of a unit: both
@@ -158,9 +158,13 @@ impl Runtime {
             whole,
             ..Place::new(entry.rank, entry.group.size())
         };
-        let algorithm = self.schedules.table.choose(collective, me, bytes, crowded);
+        let algorithm = self
+            .coll
+            .schedules
+            .table
+            .choose(collective, me, bytes, crowded);
         let key = key(collective, algorithm, me);
-        let kept = &mut self.schedules.list;
+        let kept = &mut self.coll.schedules.list;
         if let Some(at) = key.and_then(|key| kept.iter().position(|(one, _)| *one == key)) {
             kept[..=at].rotate_right(1);
             return Ok(Arc::clone(&kept[0].1));

@@ -8,8 +8,8 @@
 
 use super::direct::blocks;
 use super::{exec, shared};
+use crate::coll::state::Guard;
 use crate::constants::MPI_SUCCESS;
-use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::host::{Sink, Source};
@@ -33,7 +33,7 @@ pub struct Call {
 impl Call {
     /// The next collective of the communicator at `comm`.
     pub fn begin(guard: &mut Guard, comm: u32) -> Self {
-        let tag = guard.comm_states[comm].next_collective();
+        let tag = guard.coll.comms[comm].next_collective();
         let entry = &guard.point.objects.comms[comm];
         Self {
             comm,

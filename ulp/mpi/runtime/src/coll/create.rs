@@ -5,19 +5,20 @@
 //! common meet in a context that is made from the group and a name.
 
 use crate::attr::Attributes;
+use crate::coll::state::Guard;
+use crate::coll::state::Mpi;
 use crate::collective::exec::{Buffers, Prepared};
 use crate::collective::{self, Call, run};
 use crate::comm::{Comm, Remote, meeting_context, side_context};
 use crate::constants::{MPI_ERR_GROUP, MPI_ERR_INTERN, MPI_ERR_RANK, MPI_SUCCESS, MPI_UNDEFINED};
-use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::group::Group;
 use crate::host::Buffer;
 use crate::info::Info;
 use crate::objects::comms::WORLD;
+use crate::p2p::runtime::Runtime;
 use crate::process::process;
-use crate::runtime::Runtime;
 use ferriband_mpi_coll::{Blocks, Collective, InterCollective, Place, build_inter};
 use std::sync::Arc;
 
@@ -166,7 +167,7 @@ fn child(guard: &Runtime, parent: u32, context: u64, group: Group, rank: u32) ->
 }
 
 /// Keeps a communicator of this process and others, if it belongs to it.
-fn add(guard: &mut Runtime, parent: u32, context: u64, group: Group) -> Outcome<Option<u32>> {
+fn add(guard: &mut Mpi, parent: u32, context: u64, group: Group) -> Outcome<Option<u32>> {
     let Some(rank) = group.rank_of(guard.point.rank) else {
         return Ok(None);
     };
@@ -176,7 +177,7 @@ fn add(guard: &mut Runtime, parent: u32, context: u64, group: Group) -> Outcome<
 
 /// The same with another side.
 fn add_inter(
-    guard: &mut Runtime,
+    guard: &mut Mpi,
     parent: u32,
     context: u64,
     own: Group,
@@ -193,7 +194,7 @@ fn add_inter(
 
 /// Begins to duplicate a communicator: the new one, which may be used once the request is over, and the request.
 pub fn begin_dup(
-    runtime: &mut Runtime,
+    runtime: &mut Mpi,
     parent: u32,
     attributes: Attributes,
     info: Info,
@@ -332,7 +333,7 @@ fn check_part(whole: &Group, part: &Group) -> Outcome {
     }
 }
 
-impl Runtime {
+impl Mpi {
     /// The hidden communicator in which a part of another one's processes talk.
     fn side(&mut self, comm: u32) -> Outcome<u32> {
         let entry = &self.point.objects.comms[comm];

@@ -1,18 +1,21 @@
 //! Runs schedules: what each collective but the blocking barrier is.
 //!
 //! A schedule says what depends on what, an [`Execution`] does it: it begins what may begin, and looks after what has begun. It is driven by
-//! progress ([`Runtime::advance`]) and never waits itself, so blocking and non-blocking collectives are the same, and several may be under way.
+//! progress ([`Mpi::advance`]) and never waits itself, so blocking and non-blocking collectives are the same, and several may be under way.
 //! All messages of one bear its number as tag, in the communicator's second context; messages between two ranks match in order.
 
+use super::rounds::Calls;
 use super::shape::Shape;
+use super::state::Mpi;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_RANK, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::handle::NOBODY;
 use crate::host::{Buffer, Layout, Sink, Source};
+use crate::loss::lost;
 use crate::p2p::Started;
+use crate::p2p::runtime::Runtime;
 use crate::request::{Request, Work};
-use crate::runtime::Runtime;
 use ferriband_mpi_coll::{Group, Peer, Schedule, Step};
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
@@ -100,7 +103,7 @@ impl Prepared {
 }
 
 /// The last act of a collective: it may keep the memory that the schedule works in.
-pub type After = Box<dyn FnOnce(&mut Runtime, i32) -> Outcome + Send>;
+pub type After = Box<dyn FnOnce(&mut Mpi, i32) -> Outcome + Send>;
 
 /// A collective under way.
 pub struct Execution {
@@ -131,7 +134,7 @@ struct Running {
     bounce: Option<Buffer>,
 }
 
-impl Runtime {
+impl Mpi {
     /// Begins a collective that the call waits for, or one that goes on beside the program; its request.
     pub fn start_collective(
         &mut self,
@@ -141,8 +144,8 @@ impl Runtime {
     ) -> Outcome<u32> {
         self.check_whole(comm)?;
         let tag = match is_aside {
-            true => self.comm_states[comm].next_aside(),
-            false => self.comm_states[comm].next_collective(),
+            true => self.coll.comms[comm].next_aside(),
+            false => self.coll.comms[comm].next_collective(),
         };
         let request = self
             .point
@@ -171,7 +174,7 @@ impl Runtime {
         let temp = Buffer::try_new(bytes).ok_or_else(no_memory)?;
         let waiting: Vec<u32> = nodes.iter().map(|node| node.predecessors).collect();
         let free = (0..).zip(&waiting).filter(|(_, count)| **count == 0);
-        let mut execution = Box::new(Execution {
+        let mut execution = Execution {
             comm,
             context,
             tag,
@@ -185,10 +188,10 @@ impl Runtime {
             is_given_up: false,
             waiting,
             prepared,
-        });
-        match execution.advance(self) {
-            Ok(Life::Over) => self.end(*execution)?,
-            Ok(_) => self.executions.push(execution),
+        };
+        match execution.advance(&mut self.p2p, &mut self.coll.calls) {
+            Ok(Life::Over) => self.end(execution)?,
+            Ok(_) => self.coll.executions.push(execution),
             Err(error) => return Err(self.give_up(execution, error)),
         }
         Ok(())
@@ -196,28 +199,31 @@ impl Runtime {
 
     /// Does what can be done for the collectives under way. True if something was.
     pub fn advance(&mut self) -> Outcome<bool> {
+        if self.has_losses() {
+            self.give_up_broken();
+        }
         let (mut did, mut at) = (false, 0);
-        while at < self.executions.len() {
-            let mut execution = self.executions.swap_remove(at);
-            if execution.is_given_up && execution.has_settled(self) {
+        while let Some(execution) = self.coll.executions.get_mut(at) {
+            if execution.is_given_up && execution.has_settled(&mut self.p2p) {
+                let execution = self.coll.executions.swap_remove(at);
                 self.bury_execution(execution);
                 did = true;
                 continue;
             }
-            match execution.advance(self) {
+            match execution.advance(&mut self.p2p, &mut self.coll.calls) {
                 Ok(Life::Over) => {
-                    self.end(*execution)?;
+                    let execution = self.coll.executions.swap_remove(at);
+                    self.end(execution)?;
                     did = true;
                     continue;
                 }
                 Ok(Life::Moved) => did = true,
                 Ok(Life::Waits) => (),
-                Err(error) => return Err(self.give_up(execution, error)),
+                Err(error) => {
+                    let execution = self.coll.executions.swap_remove(at);
+                    return Err(self.give_up(execution, error));
+                }
             }
-            // Back to where it was; the one that took its place goes to the end again.
-            self.executions.push(execution);
-            let last = self.executions.len() - 1;
-            self.executions.swap(at, last);
             at += 1;
         }
         Ok(did)
@@ -225,7 +231,7 @@ impl Runtime {
 
     /// A function of the program has returned.
     pub fn called(&mut self, call: &Call) {
-        let mut executions = self.executions.iter_mut();
+        let mut executions = self.coll.executions.iter_mut();
         if let Some(execution) = executions.find(|one| (one.comm, one.tag) == (call.comm, call.tag))
         {
             execution.complete(call.node);
@@ -234,15 +240,11 @@ impl Runtime {
 
     /// Whether a collective, under way or persistent, may hand this datatype to a function of the program.
     pub fn hands_out(&self, datatype: i32) -> bool {
-        self.executions
+        self.coll
+            .executions
             .iter()
             .any(|execution| execution.prepared.datatype() == Some(datatype))
-            || self
-                .point
-                .requests
-                .slab
-                .find(|request| request.prepared().and_then(Prepared::datatype) == Some(datatype))
-                .is_some()
+            || self.coll.bounds.hands_out(datatype)
     }
 
     /// A collective that handed out a datatype is over: it goes if the program has freed it.
@@ -254,7 +256,7 @@ impl Runtime {
 
     /// A collective that cannot go on: it is over once no adapter moves anything from or to the program's memory for it.
     #[cold]
-    pub fn give_up(&mut self, mut execution: Box<Execution>, error: MpiError) -> MpiError {
+    pub fn give_up(&mut self, mut execution: Execution, error: MpiError) -> MpiError {
         execution.error = error.class;
         execution.is_given_up = true;
         for request in execution.running.iter().map(|one| one.request) {
@@ -267,20 +269,44 @@ impl Runtime {
         }
         // Functions of the program are not called for it any more.
         let own = (execution.comm, execution.tag);
-        self.calls.retain(|call| (call.comm, call.tag) != own);
-        if execution.has_settled(self) {
+        self.coll.calls.retain(|call| (call.comm, call.tag) != own);
+        if execution.has_settled(&mut self.p2p) {
             self.bury_execution(execution);
         } else {
-            self.executions.push(execution);
+            self.coll.executions.push(execution);
         }
         error
     }
 
+    /// Whether ranks were lost since the collectives that need them were looked for.
+    #[inline]
+    pub(super) fn has_losses(&self) -> bool {
+        self.coll.losses != self.point.lost && !self.coll.executions.is_empty()
+    }
+
+    /// Gives up the collectives of communicators that have lost a rank.
+    #[cold]
+    fn give_up_broken(&mut self) {
+        self.coll.losses = self.point.lost;
+        let comms = &self.p2p.point.objects.comms;
+        let (over, left) = std::mem::take(&mut self.coll.executions)
+            .into_iter()
+            .partition::<Vec<_>, _>(|one| comms[one.comm].broken && !one.is_given_up);
+        self.coll.executions = left;
+        for execution in over {
+            self.give_up(
+                execution,
+                lost("a rank of the communicator has died".to_owned()),
+            );
+        }
+    }
+
     /// Its request is over. Peers that do not know yet may read its own memory, so that stays.
     #[cold]
-    fn bury_execution(&mut self, execution: Box<Execution>) {
+    fn bury_execution(&mut self, execution: Execution) {
         if execution.request != NOBODY {
             self.point.requests[execution.request].status.error = execution.error;
+            self.forget_freed(execution.request);
             self.finish(execution.request);
         }
         std::mem::forget(execution);
@@ -289,7 +315,7 @@ impl Runtime {
     /// A persistent collective could not begin: the request has nothing to do any more with what of it is under way.
     #[cold]
     pub fn detach_execution(&mut self, request: u32) {
-        let mut all = self.executions.iter_mut();
+        let mut all = self.coll.executions.iter_mut();
         if let Some(execution) = all.find(|one| one.request == request) {
             execution.request = NOBODY;
         }
@@ -298,10 +324,10 @@ impl Runtime {
     /// A collective whose request nobody waits for any more does not go on.
     #[cold]
     pub fn give_up_request(&mut self, request: u32, class: i32) {
-        let mut all = self.executions.iter();
+        let mut all = self.coll.executions.iter();
         let found = all.position(|one| one.request == request && !one.is_given_up);
         if let Some(at) = found {
-            let execution = self.executions.swap_remove(at);
+            let execution = self.coll.executions.swap_remove(at);
             self.give_up(execution, MpiError::new(class));
         }
     }
@@ -309,7 +335,11 @@ impl Runtime {
     /// The requests of messages of this collective that are under way.
     #[cold]
     pub fn parts(&self, request: u32) -> Vec<u32> {
-        let own = self.executions.iter().filter(|one| one.request == request);
+        let own = self
+            .coll
+            .executions
+            .iter()
+            .filter(|one| one.request == request);
         let running = own.flat_map(|one| &one.running);
         running.map(|one| one.request).collect()
     }
@@ -337,11 +367,6 @@ enum Life {
 }
 
 impl Execution {
-    /// Whether it cannot go on.
-    pub fn is_given_up(&self) -> bool {
-        self.is_given_up
-    }
-
     /// Whether none of its messages is under way any more.
     #[cold]
     fn has_settled(&mut self, runtime: &mut Runtime) -> bool {
@@ -359,13 +384,13 @@ impl Execution {
     }
 
     /// Begins and completes what can be.
-    fn advance(&mut self, runtime: &mut Runtime) -> Outcome<Life> {
+    fn advance(&mut self, runtime: &mut Runtime, calls: &mut Calls) -> Outcome<Life> {
         if self.is_given_up {
             return Ok(Life::Waits);
         }
         let mut moved = false;
         loop {
-            let did = self.collect(runtime)? | self.begin(runtime)?;
+            let did = self.collect(runtime)? | self.begin(runtime, calls)?;
             moved |= did;
             if self.left == 0 {
                 return Ok(Life::Over);
@@ -404,7 +429,7 @@ impl Execution {
     }
 
     /// Begins the steps that may begin.
-    fn begin(&mut self, runtime: &mut Runtime) -> Outcome<bool> {
+    fn begin(&mut self, runtime: &mut Runtime, calls: &mut Calls) -> Outcome<bool> {
         let (mut did, mut at) = (false, 0);
         while let Some(node) = self.ready.get(at).copied() {
             let before = self.prepared.schedule.nodes()[node as usize].posted_after;
@@ -414,14 +439,14 @@ impl Execution {
             }
             self.ready.swap_remove(at);
             self.begun[node as usize] = true;
-            self.start(runtime, node)?;
+            self.start(runtime, calls, node)?;
             did = true;
             at = 0;
         }
         Ok(did)
     }
 
-    fn start(&mut self, runtime: &mut Runtime, node: u32) -> Outcome {
+    fn start(&mut self, runtime: &mut Runtime, calls: &mut Calls, node: u32) -> Outcome {
         let schedule = Arc::clone(&self.prepared.schedule);
         match &schedule.nodes()[node as usize].step {
             Step::Send { peer, pieces } => {
@@ -464,7 +489,7 @@ impl Execution {
                         combine(left, right)?;
                         self.complete(node);
                     }
-                    Combine::Program(program) => runtime.calls.push_back(Call {
+                    Combine::Program(program) => calls.push_back(Call {
                         comm: self.comm,
                         tag: self.tag,
                         node,

@@ -4,7 +4,7 @@
 //! lie, and how they are told.
 
 use super::shared::Sharing;
-use crate::edge::Guard;
+use crate::coll::state::Guard;
 use ferriband_mpi_coll::{Algorithm, Collective, Place};
 use ferriband_mpi_proto::segment::HALF;
 
@@ -55,7 +55,7 @@ impl Shape {
 
 /// How the blocking call under way does a collective in memory that the ranks of the
 /// communicator at `comm` share, if the table says that it goes there. `bytes` and `unit` as
-/// for [`crate::runtime::Runtime::schedule`].
+/// for [`super::state::Mpi::schedule`].
 pub fn shape(
     guard: &Guard,
     comm: u32,
@@ -63,7 +63,7 @@ pub fn shape(
     bytes: u64,
     unit: usize,
 ) -> Option<Shape> {
-    let Sharing::Part(area) = &guard.comm_states[comm].sharing else {
+    let Sharing::Part(area) = &guard.coll.comms[comm].sharing else {
         return None;
     };
     let (me, size) = area.place();

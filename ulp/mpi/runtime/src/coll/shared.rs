@@ -8,11 +8,11 @@
 //! Owns: whether a communicator does blocking collectives so, the barrier, and waiting for flags.
 //! Must not know: what the other collectives tell ([`super::direct`]).
 
+use crate::coll::state::Guard;
+use crate::coll::state::Mpi;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
-use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Area, Awaited, Buffer};
-use crate::runtime::Runtime;
 use crate::wait::wait_for;
 use ferriband_mpi_coll::{Algorithm, Collective, Place};
 use ferriband_mpi_proto::segment::{HALF, MAX_SHARING, group};
@@ -49,13 +49,13 @@ pub fn agree(guard: &mut Guard, comm: u32) -> Outcome {
 /// Whether the ranks of the communicator at `comm` do blocking collectives in shared memory. The
 /// first time all ranks meet here.
 fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
-    match guard.comm_states[comm].sharing {
+    match guard.coll.comms[comm].sharing {
         Sharing::Part(_) => return Ok(true),
         Sharing::Unknown => (),
         _ => return Ok(false),
     }
     if !guard.is_near(comm) {
-        guard.comm_states[comm].sharing = Sharing::Nothing;
+        guard.coll.comms[comm].sharing = Sharing::Nothing;
         return Ok(false);
     }
     let ranks: Box<[u32]> = guard.point.objects.comms[comm].group.ranks().collect();
@@ -82,7 +82,7 @@ fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
         .as_ref()
         .and_then(|host| host.area(leader, part, ranks, me));
     let Some(mut area) = area else {
-        guard.comm_states[comm].sharing = Sharing::Nothing;
+        guard.coll.comms[comm].sharing = Sharing::Nothing;
         return Ok(false);
     };
     let place = Place {
@@ -95,11 +95,11 @@ fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
         .choose(&Collective::Barrier, place, 0, crowded)
         == Algorithm::Shared;
     area.direct = super::direct::limits(guard.table(), &area);
-    guard.comm_states[comm].sharing = Sharing::Part(Box::new(area));
+    guard.coll.comms[comm].sharing = Sharing::Part(Box::new(area));
     Ok(true)
 }
 
-impl Runtime {
+impl Mpi {
     /// Whether all ranks of a communicator are on this host, share its segment and are few enough.
     fn is_near(&self, comm: u32) -> bool {
         let entry = &self.point.objects.comms[comm];
@@ -117,9 +117,9 @@ impl Runtime {
 
     /// Gives a part away, if there is one.
     fn give(&mut self, ranks: &[u32]) -> Option<u32> {
-        let host = self.host.as_ref()?;
+        let host = self.p2p.host.as_ref()?;
         for index in 0..group::PARTS {
-            let given = &mut self.given.0[index as usize];
+            let given = &mut self.coll.given.0[index as usize];
             if let Some(before) = given {
                 let before = host.area(host.me(), index, before.clone(), 0)?;
                 if !before.is_left() {
@@ -136,19 +136,19 @@ impl Runtime {
 
     /// Whether cores are short, as the ranks of a communicator have agreed.
     pub fn is_crowded(&self, comm: u32) -> bool {
-        matches!(&self.comm_states[comm].sharing, Sharing::Part(area) if area.is_crowded())
+        matches!(&self.coll.comms[comm].sharing, Sharing::Part(area) if area.is_crowded())
     }
 }
 
 /// Takes the communicator's part for one collective.
 pub(super) fn take(guard: &mut Guard, comm: u32) -> Outcome<Box<Area>> {
-    match std::mem::replace(&mut guard.comm_states[comm].sharing, Sharing::Used) {
+    match std::mem::replace(&mut guard.coll.comms[comm].sharing, Sharing::Used) {
         Sharing::Part(mut area) => {
             area.settle();
             Ok(area)
         }
         other => {
-            guard.comm_states[comm].sharing = other;
+            guard.coll.comms[comm].sharing = other;
             Err(broken())
         }
     }
@@ -160,12 +160,12 @@ pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome<bool> {
     if !meet(guard, comm)? {
         return Ok(false);
     }
-    if !matches!(&guard.comm_states[comm].sharing, Sharing::Part(area) if area.barriers) {
+    if !matches!(&guard.coll.comms[comm].sharing, Sharing::Part(area) if area.barriers) {
         return Ok(false);
     }
     let mut area = take(guard, comm)?;
     let outcome = come(guard, comm, &mut area);
-    guard.comm_states[comm].sharing = Sharing::Part(area);
+    guard.coll.comms[comm].sharing = Sharing::Part(area);
     outcome.map(|()| true)
 }
 
@@ -233,12 +233,12 @@ fn reach_in_turns(awaited: &Awaited) -> bool {
 
 #[inline(never)]
 fn reach_at_length(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
-    guard.flags.push(awaited);
+    guard.coll.flags.push(awaited);
     let outcome = wait_for(guard, |guard| {
         awaited.is_reached() || guard.point.objects.comms[comm].broken
     });
-    if let Some(at) = guard.flags.iter().position(|one| *one == awaited) {
-        guard.flags.swap_remove(at);
+    if let Some(at) = guard.coll.flags.iter().position(|one| *one == awaited) {
+        guard.coll.flags.swap_remove(at);
     }
     outcome?;
     if awaited.is_reached() {

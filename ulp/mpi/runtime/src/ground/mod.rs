@@ -11,6 +11,7 @@ pub mod errors;
 pub mod fresh;
 pub mod handle;
 pub(crate) mod hints;
+pub mod job;
 pub(crate) mod layout;
 pub mod lock;
 pub(crate) mod memory;

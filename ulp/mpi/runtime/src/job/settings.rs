@@ -64,19 +64,6 @@ pub struct Chosen {
     pub timeout: u8,
 }
 
-/// What the runtime is told of its job.
-#[derive(Clone, Copy, Debug)]
-pub struct Job {
-    /// Rounds without news before the core is given away.
-    pub spins: u32,
-    /// Whether MPI_Finalize tells what has gone which way.
-    pub stats: bool,
-    /// MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.
-    pub threads: i32,
-    /// Which of the job's programs this is.
-    pub program: u32,
-}
-
 impl Chosen {
     /// What file and environment say; a value that means nothing is an error that lists those that do.
     pub fn read() -> Outcome<Self> {

@@ -6,12 +6,12 @@
 //! comes, it gives the lock back, and another thread that has made something happen wakes it as
 //! another rank would.
 
-use crate::edge::Guard;
+use super::rounds::Rounds;
+use super::state::Guard;
 use crate::errors::Outcome;
 use crate::ground::lock;
 use crate::handle::NOBODY;
-use crate::host::{self, Awaited};
-use crate::runtime::Runtime;
+use crate::host;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -22,60 +22,37 @@ const LONGEST: Duration = Duration::from_millis(50);
 /// The same where there is nobody to look for messages from.
 const ALONE: Duration = Duration::from_millis(1);
 
-impl Runtime {
-    /// Tells those who wait for anything that something has happened.
-    pub fn tell(&mut self) {
-        self.point.requests.waits.sleepers.tell();
-        if self.point.requests.waits.sleepers.is_poller_asleep {
-            self.rouse();
-        }
-    }
-
-    /// Wakes the one that looks.
-    #[cold]
-    fn rouse(&self) {
-        if let Some(host) = &self.host {
-            host.ring(host.me());
-        }
-    }
-
-    /// Whether no message can come from anywhere else.
-    fn is_single(&self) -> bool {
-        self.host.is_none() && self.net.is_none()
-    }
-}
-
 /// Waits until `is_over` says so, which happens when `request` is over unless that is [`NOBODY`].
 #[inline(never)]
-pub fn wait(
-    guard: &mut Guard,
+pub fn wait<R: Rounds>(
+    guard: &mut Guard<R>,
     request: u32,
-    mut is_over: impl FnMut(&mut Guard) -> bool,
+    mut is_over: impl FnMut(&mut Guard<R>) -> bool,
 ) -> Outcome {
     let outcome = attend(guard, request, &mut is_over);
     // Whoever was rung to look may have left instead.
-    if !guard.point.requests.waits.sleepers.has_poller {
-        guard.point.requests.waits.sleepers.ring_one();
+    if !guard.sleepers().has_poller {
+        guard.sleepers_mut().ring_one();
     }
     outcome
 }
 
-fn attend(
-    guard: &mut Guard,
+fn attend<R: Rounds>(
+    guard: &mut Guard<R>,
     request: u32,
-    is_over: &mut impl FnMut(&mut Guard) -> bool,
+    is_over: &mut impl FnMut(&mut Guard<R>) -> bool,
 ) -> Outcome {
     while !is_over(guard) {
-        if guard.point.requests.waits.sleepers.has_poller {
+        if guard.sleepers().has_poller {
             rest(guard, request, LONGEST);
         } else if guard.is_single() {
             if !guard.progress()? {
                 rest(guard, request, ALONE);
             }
         } else {
-            guard.point.requests.waits.sleepers.has_poller = true;
+            guard.sleepers_mut().has_poller = true;
             let outcome = look(guard, request, is_over);
-            guard.point.requests.waits.sleepers.has_poller = false;
+            guard.sleepers_mut().has_poller = false;
             return outcome;
         }
     }
@@ -83,38 +60,40 @@ fn attend(
 }
 
 /// Sleeps until somebody rings.
-fn rest(guard: &mut Guard, request: u32, longest: Duration) {
-    let bell = guard.point.requests.waits.sleepers.add(request);
-    if guard.point.requests.waits.sleepers.is_poller_asleep
-        && (guard.net.is_some() || !guard.flags.is_empty())
-    {
+fn rest<R: Rounds>(guard: &mut Guard<R>, request: u32, longest: Duration) {
+    let bell = guard.sleepers_mut().add(request);
+    if guard.sleepers().is_poller_asleep && (guard.has_net() || guard.has_flags()) {
         // What this thread has begun may need a time to be kept, or a flag to be looked at, that the one that sleeps does not know of.
         guard.rouse();
     }
-    let spins = guard.settings.job.spins;
+    let spins = guard.spins();
     guard.outside(|| lock::listen(&bell, spins, longest));
     if bell.load(Ordering::Acquire) == 0 {
-        guard.point.requests.waits.sleepers.remove(&bell);
+        guard.sleepers_mut().remove(&bell);
     }
 }
 
 /// Looks for messages until `is_over` says so.
-fn look(guard: &mut Guard, request: u32, is_over: &mut impl FnMut(&mut Guard) -> bool) -> Outcome {
+fn look<R: Rounds>(
+    guard: &mut Guard<R>,
+    request: u32,
+    is_over: &mut impl FnMut(&mut Guard<R>) -> bool,
+) -> Outcome {
     let (mut rounds, mut yields) = (0, 0);
     loop {
-        guard.point.requests.waits.awaited = request;
+        guard.set_awaited(request);
         let mut did = guard.progress()?;
-        if !did && rounds >= guard.settings.job.spins {
+        if !did && rounds >= guard.spins() {
             did = guard.progress_all()?;
         }
         guard.lend();
         if is_over(guard) {
-            guard.point.requests.waits.awaited = NOBODY;
+            guard.set_awaited(NOBODY);
             return Ok(());
         }
         if did {
             (rounds, yields) = (0, 0);
-        } else if rounds < guard.settings.job.spins {
+        } else if rounds < guard.spins() {
             rounds += 1;
         } else if yields < YIELDS {
             yields += 1;
@@ -128,24 +107,24 @@ fn look(guard: &mut Guard, request: u32, is_over: &mut impl FnMut(&mut Guard) ->
 
 /// Sleeps, without the lock, until another rank or another thread rings.
 #[cold]
-fn sleep(guard: &mut Guard) -> Outcome {
-    let (others, timeout_ms) = guard.arm_net()?;
+fn sleep<R: Rounds>(guard: &mut Guard<R>) -> Outcome {
+    let (others, timeout_ms) = guard.arm()?;
     if !others.is_empty() && guard.progress()? {
         return Ok(());
     }
-    let Some(host) = &guard.host else {
+    let Some(host) = guard.host() else {
         guard.outside(|| std::thread::sleep(Duration::from_micros(50)));
         return Ok(());
     };
-    guard.flags.iter().for_each(Awaited::announce);
+    guard.announce();
     if !host.lie_down(|| guard.has_work()) {
         return Ok(());
     }
     let bell = host.bell();
-    guard.point.requests.waits.sleepers.is_poller_asleep = true;
+    guard.sleepers_mut().is_poller_asleep = true;
     guard.outside(|| host::listen(bell, &others, timeout_ms));
-    guard.point.requests.waits.sleepers.is_poller_asleep = false;
-    if let Some(host) = &guard.host {
+    guard.sleepers_mut().is_poller_asleep = false;
+    if let Some(host) = guard.host() {
         host.get_up();
     }
     Ok(())

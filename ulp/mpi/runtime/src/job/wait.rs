@@ -1,10 +1,10 @@
 //! Waiting: polls, then gives the core away, then sleeps until a peer rings.
 
+use super::rounds::Rounds;
+use super::state::Guard;
 use super::threads;
-use crate::edge::Guard;
 use crate::errors::Outcome;
 use crate::handle::NOBODY;
-use crate::host::Awaited;
 use std::time::{Duration, Instant};
 
 /// Fruitless turns on the core before this process sleeps.
@@ -12,11 +12,14 @@ const YIELDS: u32 = 64;
 
 /// Runs progress until `is_over` says so.
 #[inline(always)]
-pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) -> Outcome {
+pub fn wait_for<R: Rounds>(
+    guard: &mut Guard<R>,
+    mut is_over: impl FnMut(&mut Guard<R>) -> bool,
+) -> Outcome {
     if guard.is_shared() {
         return threads::wait(guard, NOBODY, is_over);
     }
-    let has_offers = !guard.offered.is_empty();
+    let has_offers = guard.has_offers();
     if has_offers {
         guard.say_it_waits(true);
     }
@@ -43,23 +46,23 @@ pub fn wait_for(guard: &mut Guard, mut is_over: impl FnMut(&mut Guard) -> bool) 
 
 /// Waits until a request is over.
 #[inline(always)]
-pub fn wait_request(guard: &mut Guard, request: u32) -> Outcome {
+pub fn wait_request<R: Rounds>(guard: &mut Guard<R>, request: u32) -> Outcome {
     if guard.is_shared() {
-        return threads::wait(guard, request, |guard| guard.point.requests[request].done);
+        return threads::wait(guard, request, |guard| guard.is_over(request));
     }
-    guard.point.requests.waits.awaited = request;
-    let outcome = wait_for(guard, |guard| guard.point.requests[request].done);
-    guard.point.requests.waits.awaited = NOBODY;
+    guard.set_awaited(request);
+    let outcome = wait_for(guard, |guard| guard.is_over(request));
+    guard.set_awaited(NOBODY);
     outcome
 }
 
 /// A round of progress for a call that only asks. Programs ask in loops, so one that asks in vain as often as a call that waits would look gives the core away as
 /// that does: the rank that it asks about may need it.
-pub fn glance(guard: &mut Guard) -> Outcome {
+pub fn glance<R: Rounds>(guard: &mut Guard<R>) -> Outcome {
     if guard.progress_all()? {
-        guard.asked_in_vain = 0;
-    } else if guard.asked_in_vain < guard.settings.job.spins {
-        guard.asked_in_vain += 1;
+        *guard.asked_in_vain() = 0;
+    } else if *guard.asked_in_vain() < guard.spins() {
+        *guard.asked_in_vain() += 1;
     } else {
         guard.outside(std::thread::yield_now);
     }
@@ -83,11 +86,11 @@ struct Idle {
 
 impl Idle {
     #[inline]
-    fn pass(&mut self, guard: &mut Guard) -> Outcome {
-        if self.rounds < guard.settings.job.spins {
+    fn pass<R: Rounds>(&mut self, guard: &mut Guard<R>) -> Outcome {
+        if self.rounds < guard.spins() {
             self.rounds += 1;
             if self.rounds.is_multiple_of(64) && self.is_long(guard, POLLS_NET) {
-                self.rounds = guard.settings.job.spins;
+                self.rounds = guard.spins();
             }
             return Ok(());
         }
@@ -95,12 +98,12 @@ impl Idle {
     }
 
     /// Whether nothing has come by verbs for so long.
-    fn is_long(&mut self, guard: &Guard, limit: Duration) -> bool {
-        guard.net.is_some() && self.since.get_or_insert_with(Instant::now).elapsed() > limit
+    fn is_long<R: Rounds>(&mut self, guard: &Guard<R>, limit: Duration) -> bool {
+        guard.has_net() && self.since.get_or_insert_with(Instant::now).elapsed() > limit
     }
 
     #[cold]
-    fn rest(&mut self, guard: &mut Guard) -> Outcome {
+    fn rest<R: Rounds>(&mut self, guard: &mut Guard<R>) -> Outcome {
         if guard.progress_all()? {
             *self = Self::default();
             return Ok(());
@@ -110,13 +113,13 @@ impl Idle {
             std::thread::yield_now();
             return Ok(());
         }
-        let (others, timeout_ms) = guard.arm_net()?;
+        let (others, timeout_ms) = guard.arm()?;
         if !others.is_empty() && guard.progress()? {
             *self = Self::default();
             return Ok(());
         }
-        guard.flags.iter().for_each(Awaited::announce);
-        match &guard.host {
+        guard.announce();
+        match guard.host() {
             Some(host) => host.sleep(&others, timeout_ms, || guard.has_work()),
             None => std::thread::sleep(std::time::Duration::from_micros(50)),
         }

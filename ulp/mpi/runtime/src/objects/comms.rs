@@ -125,16 +125,15 @@ impl Comms {
         std::mem::take(&mut self.doomed)
     }
 
-    /// Takes a communicator out that nothing concerns any more. False if there is none.
-    pub fn remove(&mut self, index: u32) -> bool {
+    /// Takes a communicator out that nothing concerns any more.
+    pub fn remove(&mut self, index: u32) {
         let Some(comm) = self.slab.remove(index) else {
-            return false;
+            return;
         };
         self.contexts.remove(&comm.context);
         self.last = (u64::MAX, 0);
         self.sender = Sender::NONE;
         process().release(comm.errhandler);
-        true
     }
 
     /// A context that no other communicator has, with this process as leader.

@@ -4,7 +4,6 @@
 //! standard lets programs reckon, so that those find room, too, that reckon with less (MPICH's tests do). MPI_BUFFER_AUTOMATIC: the copies lie in memory of the runtime's own.
 
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_NO_MEM};
-use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Buffer, Sink, Source};
 use crate::objects::comms::WORLD;
@@ -12,7 +11,6 @@ use crate::p2p::point::Point;
 use crate::p2p::{Started, Target};
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
-use crate::wait::wait_for;
 
 /// Bytes that a message takes of the buffer besides its own.
 const COST: usize = 64;
@@ -77,14 +75,22 @@ impl Buffers {
         all.find(|one| one.owner == owner)
     }
 
-    fn is_empty(&mut self, owner: Owner) -> bool {
+    /// Whether all messages of a buffer have gone.
+    pub fn is_empty(&mut self, owner: Owner) -> bool {
         self.of(owner).is_none_or(|one| one.places.is_empty())
+    }
+
+    /// Gives a buffer back whose messages have gone: where it lies, or none for
+    /// MPI_BUFFER_AUTOMATIC; nothing if there is none.
+    pub fn detach(&mut self, owner: Owner) -> Option<Option<Sink>> {
+        let at = self.attached.iter().position(|one| one.owner == owner)?;
+        Some(self.attached.swap_remove(at).room)
     }
 }
 
 impl Point {
     /// The number of the buffer that messages of a communicator take: its own, its session's, or the process's.
-    fn buffer_for(&mut self, comm: u32) -> Outcome<u32> {
+    pub fn buffer_for(&mut self, comm: u32) -> Outcome<u32> {
         let session = self.objects.comms[comm].session;
         let owners = [
             Some(Owner::Comm(comm)),
@@ -118,7 +124,7 @@ impl Point {
 
 impl Runtime {
     /// Begins to send a copy, unless there is no room for it: false.
-    fn send_copy(&mut self, buffer: u32, to: Target, source: Source) -> Outcome<bool> {
+    pub fn send_copy(&mut self, buffer: u32, to: Target, source: Source) -> Outcome<bool> {
         let Some(one) = self
             .point
             .buffers
@@ -195,37 +201,6 @@ impl Runtime {
         }
         Ok(request)
     }
-}
-
-/// Sends a copy of `source`; waits for room as long as messages are going out.
-pub fn send(guard: &mut Guard, to: Target, source: Source) -> Outcome {
-    let buffer = guard.point.buffer_for(to.comm)?;
-    if guard.send_copy(buffer, to, source)? {
-        return Ok(());
-    }
-    // Messages that have gone may not have been seen to.
-    while guard.progress_all()? {
-        if guard.send_copy(buffer, to, source)? {
-            return Ok(());
-        }
-    }
-    Err(MpiError::with(
-        MPI_ERR_BUFFER,
-        format!("no room for {} bytes in the attached buffer", source.len()),
-    ))
-}
-
-/// Waits until all messages of a buffer have gone.
-pub fn flush(guard: &mut Guard, owner: Owner) -> Outcome {
-    wait_for(guard, |guard| guard.point.buffers.is_empty(owner))
-}
-
-/// Waits for its messages, and gives the buffer back: where it lies, or none for MPI_BUFFER_AUTOMATIC; nothing if there was none.
-pub fn detach(guard: &mut Guard, owner: Owner) -> Outcome<Option<Option<Sink>>> {
-    flush(guard, owner)?;
-    let all = &mut guard.point.buffers.attached;
-    let at = all.iter().position(|one| one.owner == owner);
-    Ok(at.map(|at| all.swap_remove(at).room))
 }
 
 #[cfg(test)]

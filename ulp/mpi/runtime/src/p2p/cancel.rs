@@ -1,7 +1,7 @@
 //! Cancelling: a receive is taken back here, a send as long as it waits here or lies unmatched with
 //! its receiver, which is asked.
 
-use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_REQUEST};
+use crate::constants::MPI_ERR_REQUEST;
 use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::context::COLLECTIVE;
 use crate::handle::NOBODY;
@@ -14,11 +14,7 @@ use crate::request::{Extra, Work};
 use crate::runtime::Runtime;
 use crate::transport::contract::Body;
 use ferriband_mpi_proto::envelope::{Kind, Recall};
-use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
-
-/// How long a call that has failed waits for a message that is under way to its memory.
-const SETTLING: Duration = Duration::from_millis(200);
 
 impl Point {
     /// A peer takes a message back: it is forgotten if it has not met its receive.
@@ -155,15 +151,6 @@ impl Runtime {
         }
     }
 
-    /// A call has failed that waited for this request of its own: nothing is to come to the
-    /// program's memory any more.
-    #[cold]
-    pub fn let_go(&mut self, request: u32) {
-        let _ = self.cancel(request);
-        self.settle(request);
-        self.abandon(request);
-    }
-
     /// Nobody waits for a request any more. If it cannot be taken back it goes when it is over.
     #[cold]
     pub fn abandon(&mut self, request: u32) {
@@ -175,43 +162,19 @@ impl Runtime {
         }
     }
 
-    /// Waits until nothing is moved any more from or to the memory of a request, which its sender
-    /// or receiver has met. Not for long: then the connection is broken, or what still comes goes
-    /// elsewhere.
-    fn settle(&mut self, request: u32) {
-        self.give_up_request(request, MPI_ERR_PROC_ABORTED);
-        let is_placing = |work| {
-            matches!(
-                work,
-                Work::Pieces { .. } | Work::Moving { .. } | Work::Landing
-            )
-        };
-        let begun = Instant::now();
-        while !self.point.requests[request].done {
-            let parts = match self.point.requests[request].work {
-                Work::Collective => self.parts(request),
-                work if is_placing(work) => vec![request],
-                _ => return,
-            };
-            if begun.elapsed() > SETTLING {
-                for part in parts {
-                    let entry = &self.point.requests[part];
-                    if entry.done || !is_placing(entry.work) {
-                        continue;
-                    }
-                    if self.point.peers[entry.peer as usize].by_verbs {
-                        let why = "a call failed while its message was under way";
-                        self.cut_off(entry.peer, why);
-                    } else {
-                        self.divert(part);
-                    }
-                }
-                let _ = self.advance();
-                return;
-            }
-            // What else fails is found out by other calls.
-            let _ = self.progress_all();
-            std::thread::yield_now();
+    /// Ends what moves bytes from or to the memory of a request: by verbs the connection, else what
+    /// still comes goes elsewhere.
+    #[cold]
+    pub fn cut(&mut self, request: u32) {
+        let entry = &self.point.requests[request];
+        if entry.done || !entry.work.is_placing() {
+            return;
+        }
+        if self.point.peers[entry.peer as usize].by_verbs {
+            let why = "a call failed while its message was under way";
+            self.cut_off(entry.peer, why);
+        } else {
+            self.divert(request);
         }
     }
 

@@ -30,40 +30,38 @@ impl Point {
 
 impl Runtime {
     /// Keeps a communicator, and gives it the messages that came before it. Its index.
-    pub fn add_comm(&mut self, comm: Comm) -> Outcome<u32> {
+    pub fn keep_comm(&mut self, comm: Comm) -> Outcome<u32> {
         let context = comm.context;
-        let index = self.add_nameless(comm)?;
+        let index = self.keep_nameless(comm)?;
         self.point.name_comm(index, context)?;
         Ok(index)
     }
 
     /// Keeps a communicator whose context is not known yet. Its index.
-    pub fn add_nameless(&mut self, comm: Comm) -> Outcome<u32> {
+    pub fn keep_nameless(&mut self, comm: Comm) -> Outcome<u32> {
         self.bury();
-        let index = self.point.objects.comms.insert(comm)?;
-        self.comm_states.begin(index);
-        Ok(index)
+        self.point.objects.comms.insert(comm)
     }
 
     /// Lets a communicator go: its handle is stale, and it itself goes with the last that concerns
     /// it.
-    pub fn drop_comm(&mut self, index: u32) {
+    pub fn let_comm_go(&mut self, index: u32) {
         let comms = &mut self.point.objects.comms;
         comms.retire(index);
         let side = comms.of_context(side_context(comms[index].context));
         comms.doom(index);
         if let Some(side) = side.filter(|side| *side != index) {
-            self.drop_comm(side);
+            self.let_comm_go(side);
         }
         self.bury();
     }
 
-    /// Whether something that has begun still needs a communicator.
+    /// Whether something that has begun still needs a communicator. A collective under way has a
+    /// request of its own or of its messages.
     pub fn is_in_use(&self, index: u32) -> bool {
         let comm = &self.point.objects.comms[index];
         !comm.point.is_idle()
             || !comm.collective.is_idle()
-            || self.executions.iter().any(|one| one.comm == index)
             || self
                 .point
                 .unexpected
@@ -83,8 +81,8 @@ impl Runtime {
         for index in self.point.objects.comms.take_doomed() {
             if self.is_in_use(index) {
                 self.point.objects.comms.doom(index);
-            } else if self.point.objects.comms.remove(index) {
-                self.comm_states.end(index);
+            } else {
+                self.point.objects.comms.remove(index);
             }
         }
     }

@@ -1,6 +1,5 @@
 //! Requests that are parts of another one: what becomes of the whole when a part is over.
 
-use crate::collective::exec::Prepared;
 use crate::constants::MPI_SUCCESS;
 use crate::ground::status::{EMPTY, Status};
 use crate::handle::NOBODY;
@@ -49,9 +48,6 @@ impl Runtime {
         let Some(over) = self.point.requests.slab.remove(request) else {
             return;
         };
-        if let Some(datatype) = over.prepared().and_then(Prepared::datatype) {
-            self.drop_freed(datatype);
-        }
         if over.parent != NOBODY {
             self.part_over(over.parent, &over);
         }

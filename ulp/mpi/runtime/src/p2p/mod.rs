@@ -4,8 +4,7 @@
 //! Owns: requests and matching's use; the order of the messages to a peer; what becomes of a
 //! message that has come; when a device is looked at ([`far`]); when a communicator that the
 //! program has freed goes ([`comms`]). Must not know: what a transport does to move bytes, which
-//! collective a message belongs to, how a thread waits: nothing here blocks but [`buffered`] and
-//! [`cancel`].
+//! collective a message belongs to, how a thread waits: nothing here blocks.
 
 pub mod buffered;
 pub mod cancel;
@@ -16,6 +15,7 @@ pub mod family;
 pub mod far;
 pub mod fifo;
 pub mod loss;
+pub mod nearby;
 pub mod partitioned;
 pub mod persistent;
 pub mod point;

@@ -175,7 +175,7 @@ impl Runtime {
                 u32::from(self.point.rank == receiver),
             )
         };
-        self.add_comm(Comm::new(context, Group::of(group), rank))
+        self.keep_comm(Comm::new(context, Group::of(group), rank))
     }
 
     /// A part of a partitioned request is over. False if `parent` is none.
@@ -402,7 +402,7 @@ impl Runtime {
         if let Some(hidden) = side.hidden
             && self.point.objects.comms[hidden].group.size() > 1
         {
-            self.drop_comm(hidden);
+            self.let_comm_go(hidden);
         }
     }
 }

@@ -1,13 +1,10 @@
 //! Persistent requests: what MPI_Start begins, again and again.
 
-use crate::collective::exec::Prepared;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_REQUEST};
-use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::status::EMPTY;
 use crate::handle::NOBODY;
 use crate::host::{Layout, Sink, Source};
-use crate::p2p::buffered;
 use crate::p2p::partitioned::Partitioned;
 use crate::p2p::{Started, Target};
 use crate::request::{Extra, Request, Work};
@@ -58,28 +55,25 @@ pub enum Bound {
         /// Into what.
         sink: Sink,
     },
-    /// A collective; none while it runs.
-    Collective {
-        /// The tag of all its rounds.
-        tag: i32,
-        /// What it does.
-        prepared: Option<Prepared>,
-    },
+    /// A collective, by the number that collectives have for it.
+    Collective(u32),
     /// A partitioned message.
     Partitioned(Partitioned),
 }
 
-impl Request {
-    /// What a persistent collective does, while it does not run.
-    pub fn prepared(&self) -> Option<&Prepared> {
-        match self.extra.as_deref() {
-            Some(Extra::Persistent(Persistent {
-                bound: Bound::Collective { prepared, .. },
-                ..
-            })) => prepared.as_ref(),
-            _ => None,
-        }
-    }
+/// What is left to do by who has begun a persistent request.
+pub enum Begun {
+    /// Nothing.
+    All,
+    /// To send a copy.
+    Copy {
+        /// To whom.
+        to: Target,
+        /// Of what.
+        source: Source,
+    },
+    /// To begin the collective with this number.
+    Collective(u32),
 }
 
 impl Runtime {
@@ -90,7 +84,7 @@ impl Runtime {
             Bound::Send { source, .. } => source.keep(),
             Bound::Receive { sink, .. } => sink.keep(),
             Bound::Partitioned(side) => side.layout(),
-            Bound::Nobody(_) | Bound::Collective { .. } => None,
+            Bound::Nobody(_) | Bound::Collective(_) => None,
         };
         request.extra = Some(Box::new(Extra::Persistent(Persistent {
             bound,
@@ -100,81 +94,70 @@ impl Runtime {
         self.point.requests.add(request)
     }
 
-    /// A round of a persistent collective is over: what it does waits for the next.
-    pub fn give_back(&mut self, request: u32, done: Prepared) {
-        if let Some(Extra::Persistent(Persistent {
-            bound: Bound::Collective { prepared, .. },
-            ..
-        })) = self.point.requests[request].extra.as_deref_mut()
-        {
-            *prepared = Some(done);
+    /// The number of the collective that a persistent request begins.
+    pub fn collective_of(&self, request: u32) -> Option<u32> {
+        match self.point.requests[request].extra.as_deref() {
+            Some(Extra::Persistent(Persistent {
+                bound: Bound::Collective(number),
+                ..
+            })) => Some(*number),
+            _ => None,
         }
     }
-}
 
-/// Begins what a persistent request does.
-pub fn start(guard: &mut Guard, request: u32) -> Outcome {
-    let entry = &mut guard.point.requests[request];
-    let Work::Persistent { active } = &mut entry.work else {
-        return Err(MpiError::with(MPI_ERR_REQUEST, "it is not persistent"));
-    };
-    if *active {
-        return Err(MpiError::with(MPI_ERR_REQUEST, "it is active"));
-    }
-    *active = true;
-    entry.done = false;
-    entry.status = EMPTY;
-    let begun = begin(guard, request);
-    if begun.is_err() {
-        guard.point.requests[request].work = Work::Persistent { active: false };
-    }
-    begun
-}
-
-fn begin(guard: &mut Guard, request: u32) -> Outcome {
-    let comm = guard.point.requests[request].comm;
-    let is_broken = guard.point.objects.comms[comm].broken;
-    let Some(Extra::Persistent(whole)) = guard.point.requests[request].extra.as_deref_mut() else {
-        return Err(MpiError::new(MPI_ERR_INTERN));
-    };
-    match &mut whole.bound {
-        Bound::Nobody(status) => {
-            let status = *status;
-            guard.point.requests[request].status = status;
-            guard.finish(request);
+    /// A persistent request is about to begin.
+    pub fn activate(&mut self, request: u32) -> Outcome {
+        let entry = &mut self.point.requests[request];
+        let Work::Persistent { active } = &mut entry.work else {
+            return Err(MpiError::with(MPI_ERR_REQUEST, "it is not persistent"));
+        };
+        if *active {
+            return Err(MpiError::with(MPI_ERR_REQUEST, "it is active"));
         }
-        Bound::Send { to, source, mode } => {
-            let (to, source) = (*to, *source);
-            let started = match *mode {
-                Mode::Buffered => {
-                    buffered::send(guard, to, source)?;
-                    Started::Done
+        *active = true;
+        entry.done = false;
+        entry.status = EMPTY;
+        Ok(())
+    }
+
+    /// A persistent request could not begin.
+    #[cold]
+    pub fn deactivate(&mut self, request: u32) {
+        self.point.requests[request].work = Work::Persistent { active: false };
+    }
+
+    /// Begins what an active persistent request does, as far as that is a message.
+    pub fn begin_persistent(&mut self, request: u32) -> Outcome<Begun> {
+        let comm = self.point.requests[request].comm;
+        let extra = self.point.requests[request].extra.as_deref();
+        let Some(Extra::Persistent(whole)) = extra else {
+            return Err(MpiError::new(MPI_ERR_INTERN));
+        };
+        match &whole.bound {
+            Bound::Nobody(status) => {
+                let status = *status;
+                self.point.requests[request].status = status;
+                self.finish(request);
+            }
+            Bound::Send { to, source, mode } => {
+                let (to, source) = (*to, *source);
+                if *mode == Mode::Buffered {
+                    return Ok(Begun::Copy { to, source });
                 }
-                mode => guard.start_send(to, source, mode == Mode::Synchronous)?,
-            };
-            match started {
-                Started::Done => guard.finish(request),
-                Started::Pending(child) => guard.adopt(request, child),
+                match self.start_send(to, source, *mode == Mode::Synchronous)? {
+                    Started::Done => self.finish(request),
+                    Started::Pending(child) => self.adopt(request, child),
+                }
             }
-        }
-        Bound::Receive { from, tag, sink } => {
-            let (from, tag, sink) = (*from, *tag, *sink);
-            let context = guard.point.objects.comms[comm].context;
-            let child = guard.start_receive(comm, context, from, tag, sink)?;
-            guard.adopt(request, child);
-        }
-        Bound::Collective { tag, prepared } => {
-            let tag = *tag;
-            if is_broken {
-                return guard.check_whole(comm);
+            Bound::Receive { from, tag, sink } => {
+                let (from, tag, sink) = (*from, *tag, *sink);
+                let context = self.point.objects.comms[comm].context;
+                let child = self.start_receive(comm, context, from, tag, sink)?;
+                self.adopt(request, child);
             }
-            let prepared = prepared
-                .take()
-                .ok_or_else(|| MpiError::with(MPI_ERR_REQUEST, "it has failed"))?;
-            let begun = guard.run_collective(comm, request, tag, prepared);
-            begun.inspect_err(|_| guard.detach_execution(request))?;
+            Bound::Collective(number) => return Ok(Begun::Collective(*number)),
+            Bound::Partitioned(_) => self.start_partitioned(request)?,
         }
-        Bound::Partitioned(_) => guard.start_partitioned(request)?,
+        Ok(Begun::All)
     }
-    Ok(())
 }

@@ -25,6 +25,8 @@ pub struct Point {
     pub stalled: Vec<u32>,
     /// Deaths that the launcher has told of.
     pub losses: u32,
+    /// Ranks that have died or cannot be reached any more.
+    pub lost: u32,
     /// Rank in the world.
     pub rank: u32,
     /// Messages that no receive has asked for.
@@ -59,6 +61,7 @@ impl Point {
             peers: (0..size).map(|_| Peer::default()).collect(),
             stalled: Vec::new(),
             losses: 0,
+            lost: 0,
             rank,
             unexpected: Unexpected::default(),
             due: VecDeque::new(),

@@ -3,7 +3,7 @@
 //! Owns: the order of a round. Must not know: what a message says.
 
 use crate::errors::Outcome;
-use crate::host::{Awaited, Ran};
+use crate::host::Ran;
 use crate::runtime::Runtime;
 
 /// Records of one channel that are taken before the others are looked at.
@@ -42,13 +42,6 @@ impl Runtime {
         }
         if !self.offered.is_empty() {
             did |= self.copy_nearby();
-        }
-        if !self.executions.is_empty() {
-            did |= self.advance()?;
-        }
-        if !self.flags.is_empty() && self.flags.iter().any(Awaited::is_reached) {
-            // Another thread may wait for it.
-            self.point.requests.waits.sleepers.note();
         }
         Ok(did)
     }
@@ -109,10 +102,6 @@ impl Runtime {
             || self.net.as_ref().is_some_and(|net| net.has_records())
             || self.has_errand()
             || !self.point.due.is_empty()
-            || self
-                .flags
-                .iter()
-                .any(|flag| flag.is_reached() || !flag.is_announced())
             || self.point.stalled.iter().any(|peer| {
                 self.shm.links[*peer as usize]
                     .outlet

@@ -1,21 +1,16 @@
-//! The state of MPI in this process.
+//! The state of messages between two ranks, with what moves them.
 
-use crate::collective::choose::Kept;
-use crate::collective::comm_state::CommStates;
-use crate::collective::exec::Execution;
-use crate::collective::rounds::Calls;
-use crate::collective::shared::Given;
 use crate::constants::{MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL};
 use crate::errors::Outcome;
-use crate::host::{self, Awaited, Host, LargePages, Shm};
+use crate::ground::job::Job;
+use crate::host::{self, Host, LargePages, Shm};
 use crate::net::Net;
-use crate::objects::comms::{SELF, WORLD};
+use crate::objects::comms::WORLD;
 use crate::p2p::point::Point;
-use crate::settings::Job;
 use crate::transport::shm::ways::Ways;
 use crate::transport::sizes::Sizes;
 
-/// Everything that this process knows.
+/// Messages between two ranks, and what moves them.
 pub struct Runtime {
     /// Messages between two ranks.
     pub point: Point,
@@ -31,22 +26,8 @@ pub struct Runtime {
     pub pages: LargePages,
     /// Which way long messages of this host come.
     pub ways: Ways,
-    /// Collectives under way.
-    pub executions: Vec<Box<Execution>>,
-    /// Functions of the program that they have come to.
-    pub calls: Calls,
-    /// Schedules that were used last.
-    pub schedules: Kept,
-    /// What collectives keep for each communicator.
-    pub comm_states: CommStates,
-    /// Memory for collectives that this process has given to communicators.
-    pub given: Given,
-    /// Flags of such memory that calls wait for: of several threads each one.
-    pub flags: Vec<Awaited>,
     /// What was set.
     pub settings: Settings,
-    /// Calls that only ask, one after the other, that have found nothing new.
-    pub asked_in_vain: u32,
 }
 
 /// What was set, by the room that it is for.
@@ -72,16 +53,9 @@ impl Runtime {
             net: None,
             shm: Shm::new(size, settings.sizes.swap),
             offered: Vec::new(),
-            executions: Vec::new(),
-            calls: Calls::new(),
-            schedules: Kept::default(),
-            comm_states: CommStates::new(SELF + 1),
-            given: Given::default(),
-            flags: Vec::new(),
             pages: LargePages::new(settings.shm.large_pages),
             ways: Ways::default(),
             settings,
-            asked_in_vain: 0,
         })
     }
 

@@ -73,9 +73,7 @@ impl Runtime {
         let is_busy = self.point.losses != 0
             || self.net.is_some()
             || !self.point.stalled.is_empty()
-            || !self.offered.is_empty()
-            || !self.executions.is_empty()
-            || !self.flags.is_empty();
+            || !self.offered.is_empty();
         // A sender that is always ahead must not keep this rank from all else.
         if is_busy || !self.shm.polling.may_wait() {
             return None;

@@ -7,7 +7,7 @@ use super::{
     EXCHANGED, OWNED, best_piece, give_all, hear, hear_all, hear_before, piece, room,
     stays_until_read, tell, told, with,
 };
-use crate::edge::Guard;
+use crate::coll::state::Guard;
 use crate::errors::Outcome;
 use crate::host::{Area, Sink, Source};
 

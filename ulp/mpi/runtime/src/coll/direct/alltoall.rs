@@ -5,8 +5,8 @@
 
 use super::{EXCHANGED, best_piece, give_all, hear_all, piece, tell, with};
 use crate::coll::shared::broken;
+use crate::coll::state::Guard;
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
-use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Area, Sink, Source, read_peer};
 

@@ -17,11 +17,11 @@ pub use alltoall::alltoall;
 pub use reduce::reduce;
 
 use crate::coll::shared::{Sharing, broken, reach, take};
+use crate::coll::state::Guard;
+use crate::coll::state::Mpi;
 use crate::constants::MPI_ERR_NO_MEM;
-use crate::edge::Guard;
 use crate::errors::{MpiError, Outcome};
 use crate::host::{Area, Sink, Source};
-use crate::runtime::Runtime;
 use ferriband_mpi_coll::tuning::Table;
 use ferriband_mpi_coll::{Algorithm, Blocks, Collective, Place};
 use ferriband_mpi_proto::segment::HALF;
@@ -107,12 +107,12 @@ fn limits_of(table: &Table, (me, size): (u32, u32), crowded: bool, longest: u64)
     [Kind::Bcast, Kind::Allreduce, Kind::Alltoall, Kind::Reduce].map(limit)
 }
 
-impl Runtime {
+impl Mpi {
     /// Whether the communicator at `comm` does this here, for so many bytes. All its ranks come to
     /// the same answer.
     #[inline]
     pub fn is_direct(&self, comm: u32, kind: Kind, bytes: usize) -> bool {
-        matches!(&self.comm_states[comm].sharing, Sharing::Part(area) if bytes as u64 <= area.direct[kind as usize])
+        matches!(&self.coll.comms[comm].sharing, Sharing::Part(area) if bytes as u64 <= area.direct[kind as usize])
     }
 }
 
@@ -126,7 +126,7 @@ fn with(
     guard.check_whole(comm)?;
     let mut area = take(guard, comm)?;
     let outcome = body(guard, &mut area);
-    guard.comm_states[comm].sharing = Sharing::Part(area);
+    guard.coll.comms[comm].sharing = Sharing::Part(area);
     outcome
 }
 

@@ -4,7 +4,7 @@
 
 use super::allreduce::combined;
 use super::{best_piece, hear, piece, stays_until_read, tell, with};
-use crate::edge::Guard;
+use crate::coll::state::Guard;
 use crate::errors::Outcome;
 use crate::host::{Area, Sink, Source};
 

@@ -32,7 +32,7 @@ const TRIAL: u32 = 4;
 
 /// What both ways have cost of late, for messages of one kind.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Costs {
+struct Costs {
     count: u32,
     /// Nanoseconds for 64 KiB, by way; 0: not known.
     costs: [u64; 2],
@@ -41,7 +41,7 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    pub(super) fn pick(&mut self) -> Way {
+    fn pick(&mut self) -> Way {
         let nth = self.count;
         self.count = self.count.wrapping_add(1);
         let [read, pieces] = self.costs;
@@ -84,7 +84,7 @@ impl Costs {
 /// Which way long messages come, by length.
 #[derive(Default, Debug)]
 pub struct Ways {
-    pub(super) costs: [Costs; KINDS],
+    costs: [Costs; KINDS],
     /// Messages that were asked for in pieces and have not come, and when that began.
     asked: u32,
     since: Option<Instant>,
@@ -93,13 +93,18 @@ pub struct Ways {
 }
 
 impl Ways {
-    pub(super) fn kind(bytes: u64) -> usize {
+    fn kind(bytes: u64) -> usize {
         let kind = bytes.max(SHORTEST).ilog2() - SHORTEST.ilog2();
         (kind as usize).min(KINDS - 1)
     }
 
+    /// Which way a message of so many bytes had better come.
+    pub fn pick(&mut self, bytes: u64) -> Way {
+        self.costs[Self::kind(bytes)].pick()
+    }
+
     /// A message was read in a time.
-    pub(super) fn read(&mut self, bytes: u64, since: Instant) {
+    pub fn read(&mut self, bytes: u64, since: Instant) {
         let now = Instant::now();
         self.costs[Self::kind(bytes)].note(Way::Read, bytes, now - since);
         self.last = Some(now);

@@ -1,15 +1,16 @@
 //! The beginning and the end: what the launcher has left, and the last barrier.
 
+use crate::coll::state::{Guard, Mpi};
 use crate::collective::{self, choose};
 use crate::constants::MPI_THREAD_MULTIPLE;
-use crate::edge::Guard;
 use crate::errors::Outcome;
+use crate::ground::job::Job;
 use crate::host::{self, kernel};
 use crate::net::limits::Limits;
 use crate::net::{Net, Reached, Wanted};
 use crate::objects::comms::{SELF, WORLD};
 use crate::runtime::{Runtime, Settings};
-use crate::settings::{Chosen, Job};
+use crate::settings::Chosen;
 use crate::trace;
 use crate::transport::sizes::Sizes;
 use crate::wait::wait_for;
@@ -25,7 +26,7 @@ const SPINS: u32 = 2000;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// The runtime of this process: a rank if a launcher has left what a rank needs, else alone.
-pub fn start(threads: i32) -> Outcome<Runtime> {
+pub fn start(threads: i32) -> Outcome<Mpi> {
     let chosen = Chosen::read()?;
     let (joined, is_kin) = match wireup::join(&chosen.engine)? {
         Found::Rank(joined) => (Some(joined), false),
@@ -60,7 +61,7 @@ pub fn start(threads: i32) -> Outcome<Runtime> {
         host.set_life(Life::Alive);
         kernel::let_ranks_read();
     }
-    let mut runtime = Runtime::new(host, settings)?;
+    let mut runtime = Mpi::new(Runtime::new(host, settings)?);
     runtime.set_table(choose::table(&chosen.coll, chosen.coll_table.as_deref())?);
     for comm in [WORLD, SELF] {
         runtime.point.objects.comms[comm].errhandler = chosen.errhandler;
