@@ -3,7 +3,7 @@
 //! Owns the objects that verbs name and the process-wide engine behind them. It must not know the C ABI: `abi/verbs`
 //! converts. Data comes from programs by registered regions, and from peers by the direct wire.
 //!
-//! Where to look: [`context`] opens the device; [`qp`] posts and transitions; [`progress`] drives
+//! Where to look: [`Context`] opens the device; [`qp`] posts and transitions; [`progress`] drives
 //! them; [`peer`] is the channel to another process; [`wire`] has what queue pairs send and receive
 //! by.
 
@@ -31,8 +31,8 @@ pub use device::{
 };
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 pub use objects::ah::{self, Ah};
-pub use objects::context::{self, Context, Pd};
 pub use objects::event::{AsyncEvent, AsyncKind};
+pub use objects::open::{Context, Pd};
 pub use objects::{cq, mr, srq};
 pub use process::{keys, peer};
 pub use progress::Waiting;

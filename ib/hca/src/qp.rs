@@ -29,9 +29,9 @@ use ferriband_wire::{Gid, Lid};
 
 use crate::base::error::Error;
 use crate::objects::ah::Ah;
-use crate::objects::context::{Context, Pd};
 use crate::objects::cq::Cq;
 use crate::objects::event::AsyncKind;
+use crate::objects::open::{Context, Pd};
 use crate::objects::srq::Srq;
 use crate::xrc::{TargetProxy, Xrcd, shown_state};
 use crate::{FastMutex, lock};

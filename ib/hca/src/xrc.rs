@@ -18,8 +18,8 @@ use ferriband_wire::Qpn;
 
 use crate::base::error::Error;
 use crate::lock;
-use crate::objects::context::Context;
 use crate::objects::event::AsyncKind;
+use crate::objects::open::Context;
 use crate::objects::srq::Srq;
 use crate::process::process::Process;
 use crate::qp::{Qp, QpInit};

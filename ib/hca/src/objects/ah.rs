@@ -7,7 +7,7 @@ use ferriband_transport::types::AddressVector;
 
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::objects::context::Pd;
+use crate::objects::open::Pd;
 
 /// A path to a port, for datagrams.
 #[derive(Debug)]

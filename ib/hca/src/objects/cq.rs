@@ -13,8 +13,8 @@ use ferriband_transport::types::{Completion, WcStatus};
 use crate::base::channel::EventQueue;
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::objects::context::Context;
 use crate::objects::event::AsyncKind;
+use crate::objects::open::Context;
 use crate::progress::Waiting;
 use crate::{FastMutex, lock};
 

@@ -4,10 +4,10 @@
 //! Owns the objects but for queue pairs. Must not know how anything travels.
 
 pub mod ah;
-pub mod context;
 pub mod cq;
 pub(crate) mod event;
 pub mod mr;
+pub mod open;
 pub(crate) mod owner;
 pub(crate) mod regions;
 pub mod srq;

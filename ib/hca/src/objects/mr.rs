@@ -15,7 +15,7 @@ use ferriband_transport::types::Access;
 use crate::base::error::Error;
 use crate::base::limits;
 use crate::lock;
-use crate::objects::context::{Context, Pd};
+use crate::objects::open::{Context, Pd};
 
 /// How to register a region.
 #[derive(Clone, Copy, Debug)]

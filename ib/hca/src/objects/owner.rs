@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::lock;
-use crate::objects::context::Context;
 use crate::objects::event::AsyncKind;
+use crate::objects::open::Context;
 
 /// The only port.
 pub(crate) const PORT: usize = 1;

@@ -8,9 +8,9 @@ use ferriband_transport::types::Sge;
 
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::objects::context::Pd;
 use crate::objects::cq::Cq;
 use crate::objects::event::AsyncKind;
+use crate::objects::open::Pd;
 use crate::{FastMutex, lock};
 
 /// How to create a shared receive queue.

@@ -11,8 +11,8 @@ use ferriband_wire::fault::Rule;
 
 use crate::device;
 use crate::lock;
-use crate::objects::context::Context;
 use crate::objects::event::AsyncKind;
+use crate::objects::open::Context;
 use crate::objects::owner::PORT;
 use crate::progress::Engine;
 use crate::wire::packets::hooks::RULE_OWNER_WORD;

@@ -9,7 +9,7 @@ use ferriband_transport::types::{QpAttr, QpCap, QpState, QpType};
 use crate::FastMutex;
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::objects::context::{Context, Pd};
+use crate::objects::open::{Context, Pd};
 use crate::qp::send::SendHalf;
 use crate::qp::{NO_INDEX, Qp, QpInit};
 use crate::xrc::TargetProxy;
