@@ -251,7 +251,7 @@ impl Cm {
     /// # Errors
     /// `NotFound`.
     pub fn destroy_id(&self, engine: &Engine, id: u32) -> Result<u32, Error> {
-        engine.process.check_epoch()?;
+        engine.life.check_epoch()?;
         let mut state = lock(&self.state);
         let mut found = state
             .ids

@@ -18,6 +18,7 @@ pub mod objects;
 pub mod process;
 pub mod progress;
 pub mod qp;
+mod verbs;
 mod wire;
 pub mod xrc;
 
@@ -31,12 +32,15 @@ pub use device::{
 };
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 pub use objects::ah::{self, Ah};
+pub use objects::domain::Domain;
 pub use objects::event::{AsyncEvent, AsyncKind};
-pub use objects::open::{Context, Pd};
+pub use objects::open::OpenDevice;
+pub use objects::xrcd::{XrcFile, Xrcd};
 pub use objects::{cq, mr, srq};
 pub use process::{keys, peer};
 pub use progress::Waiting;
 pub use qp::{BindMw, Qp, QpInit, SendRequest};
 pub use srq::{Srq, SrqInit};
+pub use verbs::context::Context;
+pub use verbs::pd::Pd;
 pub use wire::roce;
-pub use xrc::{XrcFile, Xrcd};

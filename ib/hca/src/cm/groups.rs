@@ -126,7 +126,7 @@ impl Cm {
     /// # Errors
     /// `NotFound`.
     pub fn leave(&self, engine: &Engine, group: u32) -> Result<u32, Error> {
-        engine.process.check_epoch()?;
+        engine.life.check_epoch()?;
         let mut state = lock(&self.state);
         let gone = state
             .groups

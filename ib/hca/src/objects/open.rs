@@ -1,65 +1,57 @@
-//! Devices, contexts, protection domains, XRC domains, asynchronous events.
+//! Open devices: what is asked of a port, and asynchronous events.
+//!
+//! Owns the events. Must not know who raises them, nor what is made of the device.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ferriband_admin::Counter;
 use ferriband_memory::host::PORT_STOPS;
-use ferriband_transport::types::{Access, AddressVector, Sge};
 
 use crate::base::channel::EventQueue;
 use crate::base::error::Error;
 use crate::base::limits;
 use crate::device::counters;
-use crate::device::{self, Device, GidEntry, PortAttr};
-use crate::objects::ah::Ah;
-use crate::objects::cq::{CompChannel, Cq, CqInit};
+use crate::device::{Device, GidEntry, PortAttr};
 use crate::objects::event::{AsyncEvent, AsyncKind};
-use crate::objects::mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
-use crate::objects::srq::{Srq, SrqInit};
-use crate::process::keys;
-use crate::progress::Engine;
-use crate::qp::{Qp, QpInit};
-use crate::xrc::{XrcFile, Xrcd};
+use crate::objects::host::Host;
+use crate::process::status::Status;
 
-/// An open device.
-#[derive(Debug)]
-pub struct Context {
-    /// The engine that all contexts of the process share.
-    pub engine: Arc<Engine>,
+/// An open device, as objects know it.
+pub struct OpenDevice {
     /// What the C face stores to find its object.
     pub cookie: AtomicUsize,
     /// The device.
     pub device: Arc<Device>,
+    /// What drives the adapter of the process.
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) status: Arc<Status>,
     events: EventQueue<AsyncEvent>,
     /// The device has failed while this was open: an administrator wanted it.
     failed: AtomicBool,
 }
 
-static NEXT_PD: AtomicU32 = AtomicU32::new(1);
+impl std::fmt::Debug for OpenDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OpenDevice({})", self.device.info.name)
+    }
+}
 
-impl Context {
-    /// Opens a device by its index in [`crate::devices`].
-    ///
-    /// # Errors
-    /// `NotFound`, or what keeps the process from joining the host.
-    pub fn open(index: usize) -> Result<Arc<Self>, Error> {
-        let device = device::at(index)?.clone();
-        let engine = Engine::get()?;
-        let context = Arc::new(Context {
-            engine,
+impl OpenDevice {
+    pub(crate) fn new(
+        device: Arc<Device>,
+        host: Arc<dyn Host>,
+        status: Arc<Status>,
+    ) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(OpenDevice {
             cookie: AtomicUsize::new(0),
             device,
+            host,
+            status,
             events: EventQueue::new()?,
             failed: AtomicBool::new(false),
-        });
-        context.engine.owners.keep(&context);
-        if !context.device.is_ethernet() {
-            // who makes nothing hears of the port's events, too
-            context.engine.open_to_fabric();
-        }
-        Ok(context)
+        }))
     }
 
     /// Index of the device.
@@ -75,13 +67,13 @@ impl Context {
         if self.failed.load(Ordering::Acquire) {
             return Err(Error::Gone("it failed, as an administrator wanted"));
         }
-        self.engine.check_alive()
+        self.status.life.check()
     }
 
     /// Ends the device after an internal error: every later verb fails, and the program is told.
     #[cold]
     pub fn declare_fatal(&self) {
-        self.engine.fail();
+        self.status.life.fail();
         self.raise(AsyncKind::DeviceFatal, 0);
     }
 
@@ -100,11 +92,8 @@ impl Context {
         }
         self.device.check_known()?;
         let mut port = self.device.port();
-        let word = self
-            .engine
-            .process
-            .registry
-            .port_word(self.device.info.ifindex);
+        let registry = &self.host.process().registry;
+        let word = registry.port_word(self.device.info.ifindex);
         port.active &= word & PORT_STOPS == 0;
         Ok(port)
     }
@@ -138,8 +127,8 @@ impl Context {
     /// The port's counters, by their places in [`Counter::ALL`]: sums over all processes of this
     /// host and user.
     pub fn port_counters(&self) -> [u64; Counter::COUNT] {
-        self.engine.publish_counters();
-        counters::sums(&self.engine.process.registry, self.device.info.ifindex)
+        self.host.publish_counters();
+        counters::sums(&self.host.process().registry, self.device.info.ifindex)
     }
 
     /// The descriptor of asynchronous events.
@@ -153,7 +142,7 @@ impl Context {
     /// `Gone`.
     pub fn async_events(&self) -> Result<RawFd, Error> {
         // a forked child shares the descriptor: it must not take its parent's events
-        self.engine.process.check_epoch()?;
+        self.status.life.check_epoch()?;
         Ok(self.events.fd())
     }
 
@@ -176,151 +165,5 @@ impl Context {
     /// Forgets events of an object that is destroyed.
     pub(crate) fn retract(&self, element: usize) {
         self.events.retract(|event| event.element == element);
-    }
-
-    /// A protection domain.
-    pub fn alloc_pd(self: &Arc<Self>) -> Result<Arc<Pd>, Error> {
-        self.check_alive()?;
-        let id = NEXT_PD.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(Pd {
-            ctx: self.clone(),
-            id,
-            cookie: AtomicUsize::new(0),
-            users: AtomicUsize::new(0),
-            parent: None,
-        }))
-    }
-
-    /// A completion channel.
-    pub fn create_comp_channel(self: &Arc<Self>) -> Result<Arc<CompChannel>, Error> {
-        self.check_alive()?;
-        CompChannel::new(self.clone())
-    }
-
-    /// A completion queue.
-    pub fn create_cq(self: &Arc<Self>, init: CqInit) -> Result<Arc<Cq>, Error> {
-        self.check_alive()?;
-        Cq::new(self.clone(), init)
-    }
-
-    /// Device memory. A forked child may allocate too: nothing of the parent's is touched.
-    pub fn alloc_dm(self: &Arc<Self>, length: u64) -> Result<Arc<DeviceMemory>, Error> {
-        DeviceMemory::allocate(self, length)
-    }
-
-    /// An XRC domain.
-    pub fn open_xrcd(self: &Arc<Self>, file: XrcFile) -> Result<Arc<Xrcd>, Error> {
-        self.check_alive()?;
-        Xrcd::open(self, file)
-    }
-}
-
-/// A protection domain.
-#[derive(Debug)]
-pub struct Pd {
-    /// The context it belongs to.
-    pub ctx: Arc<Context>,
-    /// Its identifier; a parent domain has that of the domain it stands for.
-    pub id: u32,
-    /// What the C face stores to find its object.
-    pub cookie: AtomicUsize,
-    users: AtomicUsize,
-    parent: Option<Arc<Pd>>,
-}
-
-impl Pd {
-    pub(crate) fn use_it(&self) {
-        self.users.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn release(&self) {
-        self.users.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// A domain that stands for this one (parent domain): objects of either work together.
-    pub fn stand_in(self: &Arc<Self>) -> Arc<Pd> {
-        self.use_it();
-        Arc::new(Pd {
-            ctx: self.ctx.clone(),
-            id: self.id,
-            cookie: AtomicUsize::new(0),
-            users: AtomicUsize::new(0),
-            parent: Some(self.clone()),
-        })
-    }
-
-    /// Ends the domain.
-    ///
-    /// # Errors
-    /// `Busy` while objects belong to it.
-    pub fn dealloc(&self) -> Result<(), Error> {
-        self.ctx.engine.check_alive()?;
-        if self.users.load(Ordering::Acquire) > 0 {
-            return Err(Error::Busy("objects belong to the protection domain"));
-        }
-        if let Some(parent) = &self.parent {
-            parent.release();
-        }
-        Ok(())
-    }
-
-    /// Checks that a range lies in a region of this domain that may be written (`writes`) or read
-    /// by the adapter.
-    ///
-    /// # Errors
-    /// `NotFound` if no region of the domain has that key and covers the range; `Permission` if one
-    /// does without the right.
-    pub fn check_range(&self, sge: &Sge, writes: bool) -> Result<(), Error> {
-        let own = &self.ctx.engine.process.own;
-        if keys::local(own, self.id, sge, Access::empty()).is_none() {
-            return Err(Error::NotFound(
-                "no region of the protection domain covers the range under this key",
-            ));
-        }
-        if writes && keys::local(own, self.id, sge, Access::LOCAL_WRITE).is_none() {
-            return Err(Error::Permission("the region does not allow local writes"));
-        }
-        Ok(())
-    }
-
-    /// Registers memory.
-    pub fn reg_mr(self: &Arc<Self>, init: MrInit) -> Result<Arc<Mr>, Error> {
-        self.ctx.check_alive()?;
-        Mr::register(self, init)
-    }
-
-    /// Registers a part of device memory.
-    pub fn reg_dm_mr(
-        self: &Arc<Self>,
-        dm: &Arc<DeviceMemory>,
-        offset: u64,
-        length: u64,
-        access: Access,
-    ) -> Result<Arc<Mr>, Error> {
-        Mr::of_dm(self, dm, offset, length, access)
-    }
-
-    /// A memory window.
-    pub fn alloc_mw(self: &Arc<Self>, kind: MwKind) -> Result<Arc<Mw>, Error> {
-        self.ctx.check_alive()?;
-        Mw::allocate(self, kind)
-    }
-
-    /// A queue pair.
-    pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
-        self.ctx.check_alive()?;
-        Qp::create(&self.ctx, Some(self.clone()), init, None)
-    }
-
-    /// A shared receive queue.
-    pub fn create_srq(self: &Arc<Self>, init: SrqInit) -> Result<Arc<Srq>, Error> {
-        self.ctx.check_alive()?;
-        Srq::new(self.clone(), init)
-    }
-
-    /// An address handle.
-    pub fn create_ah(self: &Arc<Self>, av: AddressVector) -> Result<Arc<Ah>, Error> {
-        self.ctx.check_alive()?;
-        Ah::new(self.clone(), av)
     }
 }

@@ -12,7 +12,7 @@ use ferriband_wire::fault::Rule;
 use crate::device;
 use crate::lock;
 use crate::objects::event::AsyncKind;
-use crate::objects::open::Context;
+use crate::objects::open::OpenDevice;
 use crate::objects::owner::PORT;
 use crate::progress::Engine;
 use crate::wire::packets::hooks::RULE_OWNER_WORD;
@@ -97,7 +97,7 @@ impl Engine {
 
     /// The device has failed, as far as this context is concerned: everything is flushed, nothing new can be made.
     #[cold]
-    fn end_device(&self, context: &Arc<Context>) {
+    fn end_device(&self, context: &Arc<OpenDevice>) {
         context.fail();
         let qps = self
             .table

@@ -8,6 +8,7 @@ pub(crate) mod admin;
 mod ask;
 mod connect;
 mod engine;
+mod host;
 mod lives;
 mod meet;
 mod rest;
@@ -34,7 +35,7 @@ pub use rest::Waiting;
 
 /// The engine. One per process and fork epoch, while a context is open.
 pub struct Engine {
-    adapter: Adapter,
+    adapter: Arc<Adapter>,
     pub(crate) progress: Loop,
     meetings: Meetings,
 }
@@ -83,7 +84,7 @@ impl Engine {
         admin::bring_faults(&process.registry);
         let engine = Arc::new(Engine {
             progress: Loop::new(&process.registry),
-            adapter: Adapter::new(process)?,
+            adapter: Arc::new(Adapter::new(process)?),
             meetings: Meetings::default(),
         });
         for device in crate::device::all() {
@@ -126,7 +127,7 @@ impl Engine {
         self.process.waker.signal(1);
         let thread = lock(&self.progress.thread).take();
         if let Some(thread) = thread
-            && self.process.epoch == fork::epoch()
+            && self.life.is_own()
             && thread.thread().id() != std::thread::current().id()
         {
             let _ = thread.join();
@@ -157,13 +158,16 @@ extern "C" fn take_leave() {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if self.process.epoch == fork::epoch() {
+        if self.life.is_own() {
             if let Some(cm) = self.progress.cm.get() {
                 // the thread has let go of it
                 cm.say_goodbye(self, || self.receive_all());
             }
             self.shut_down();
-            if let Some(roce) = self.adapter.wires.roce.take() {
+            // a queue pair lets go of the adapter before it lets go of the device, and so of this
+            let adapter = Arc::get_mut(&mut self.adapter);
+            let roce = adapter.and_then(|adapter| adapter.wires.roce.take());
+            if let Some(roce) = roce {
                 roce.leave(&self.process.registry);
             }
         }

@@ -10,9 +10,12 @@ use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING, PROC_PENDIN
 use ferriband_transport::direct::{Sender, Words};
 
 use crate::lock;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
+use crate::process::polls::NOBODY;
+use crate::process::status::Status;
 use crate::progress::{Engine, rest, yielding};
 use crate::qp::PeerLink;
+use crate::qp::adapter::Adapter;
 
 /// Polls before the next yield if the last one found nobody: half a microsecond of looks at memory, 16 of looks at sockets.
 const ALONE_POLLS: u32 = 32;
@@ -33,36 +36,32 @@ impl Engine {
     /// One round by a polling program. No system call while it goes on.
     #[inline]
     pub(crate) fn poll(&self, catch: &mut Catch<'_>) {
-        let polls = self.polls.count.load(Ordering::Relaxed).wrapping_add(1);
-        self.polls.count.store(polls, Ordering::Relaxed);
-        let before = self.polls.empty.load(Ordering::Relaxed);
-        if before == 0 && self.rests.inside.load(Ordering::Relaxed) {
+        // looked up once: what lies behind atomics is loaded anew each time
+        let Status { polls, rests, .. } = &*self.status;
+        let count = polls.count.load(Ordering::Relaxed).wrapping_add(1);
+        polls.count.store(count, Ordering::Relaxed);
+        let before = polls.empty.load(Ordering::Relaxed);
+        if before == 0 && rests.inside.load(Ordering::Relaxed) {
             // It waits for events, has emptied its queue, and is about to wait: a look at sockets
             // costs more here than all else, and the wait looks at them.
-            self.polls.empty.store(1, Ordering::Relaxed);
+            polls.empty.store(1, Ordering::Relaxed);
             return;
         }
         if self.round(true, catch) {
-            self.polls.empty.store(0, Ordering::Relaxed);
+            polls.empty.store(0, Ordering::Relaxed);
             return;
         }
         let empty = before.wrapping_add(1);
-        self.polls.empty.store(empty, Ordering::Relaxed);
-        if empty > self.polls.yield_after.load(Ordering::Relaxed) {
+        polls.empty.store(empty, Ordering::Relaxed);
+        if empty > polls.yield_after.load(Ordering::Relaxed) {
             self.give_way(catch);
         }
-        if polls.is_multiple_of(SAMPLE_EVERY) && yielding::core_is_taken() {
+        if count.is_multiple_of(SAMPLE_EVERY) && yielding::core_is_taken() {
             self.crowd_seen();
         }
-        if !self.polls.polling.load(Ordering::Relaxed) {
+        if !polls.polling.load(Ordering::Relaxed) {
             self.maybe_take_over();
         }
-    }
-
-    /// A program took a completion that was queued: its polls are not in vain.
-    #[inline]
-    pub(crate) fn found(&self) {
-        self.polls.empty.store(0, Ordering::Relaxed);
     }
 
     /// Whoever we wait for may need this core. On a crowded machine this thread sleeps until
@@ -102,7 +101,7 @@ impl Engine {
     pub(crate) fn hand_over(&self) {
         let comes_back =
             self.rests.inside.load(Ordering::Relaxed) && self.polls.polling.load(Ordering::Acquire);
-        if comes_back || self.rests.kind.load(Ordering::SeqCst) != rest::NOBODY {
+        if comes_back || self.rests.kind.load(Ordering::SeqCst) != NOBODY {
             // a thread of the program handles what comes, or does so in a moment; if not, the next
             // tick finds out
             return;
@@ -153,36 +152,37 @@ impl Engine {
     /// One round over all but the sockets, unless `packets` says so.
     pub(super) fn round_over(&self, packets: bool, long: bool, catch: &mut Catch<'_>) -> bool {
         let mut worked = false;
-        if self.peers.many.load(Ordering::Relaxed) {
+        let adapter: &Adapter = self;
+        if adapter.peers.many.load(Ordering::Relaxed) {
             self.with_peers(|peers| worked |= self.serve_pending(peers, catch));
         } else {
-            for slot in &self.peers.watched {
+            for slot in &adapter.peers.watched {
                 let Some(link) = slot.get() else { break };
-                worked |= self.serve(link, catch);
+                worked |= adapter.serve(link, catch);
             }
         }
-        if packets && let Some(roce) = self.wires.roce.get() {
+        if packets && let Some(roce) = adapter.wires.roce.get() {
             worked |= roce.round(self.to(), catch);
         }
-        if self.agenda.work_count.load(Ordering::Acquire) > 0 {
+        if adapter.agenda.work_count.load(Ordering::Acquire) > 0 {
             let moved = self.drive_work(long);
             if moved && catch.somebody_polls() {
-                self.agenda.polled_for.store(true, Ordering::Relaxed);
+                adapter.agenda.polled_for.store(true, Ordering::Relaxed);
             }
             worked |= moved;
         }
         // what came is told first: reading the clock is a tenth of what a small message takes here
         let every = if worked { BUSY_ROUNDS } else { EMPTY_ROUNDS };
         let busy = catch.somebody_polls()
-            && !self
+            && !adapter
                 .polls
                 .count
                 .load(Ordering::Relaxed)
                 .is_multiple_of(every);
-        if self.agenda.next_timer.load(Ordering::Relaxed) != u64::MAX && !busy {
+        if adapter.agenda.next_timer.load(Ordering::Relaxed) != u64::MAX && !busy {
             worked |= self.fire_timers();
         }
-        if self.agenda.cm_deadline.load(Ordering::Relaxed) != u64::MAX {
+        if adapter.agenda.cm_deadline.load(Ordering::Relaxed) != u64::MAX {
             worked |= self.connection_timer();
         }
         worked

@@ -3,6 +3,7 @@
 //! Owns nothing of its own: the structures of the rooms below, each with what it is about. Must not
 //! know who makes progress.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -13,13 +14,14 @@ use ferriband_wire::Gid;
 use crate::base::error::Error;
 use crate::base::limits;
 use crate::lock;
+use crate::objects::open::OpenDevice;
 use crate::objects::owner::Owners;
 use crate::objects::regions::Regions;
 use crate::process::agenda::Agenda;
 use crate::process::ends::Ends;
 use crate::process::peers::Peers;
-use crate::process::polls::{Polls, Rests};
 use crate::process::process::Process;
+use crate::process::status::Status;
 use crate::qp::Qp;
 use crate::qp::table::Table;
 use crate::qp::wires::Wires;
@@ -31,8 +33,7 @@ pub struct Adapter {
     pub(crate) process: Process,
     pub(crate) peers: Peers<Qp>,
     pub(crate) agenda: Agenda<Qp>,
-    pub(crate) polls: Polls,
-    pub(crate) rests: Rests,
+    pub(crate) status: Arc<Status>,
     /// Queue pairs whose other side has ended the connection.
     pub(crate) ends: Ends,
     pub(crate) regions: Regions,
@@ -42,14 +43,28 @@ pub struct Adapter {
     pub(crate) owners: Owners,
 }
 
+impl Deref for Adapter {
+    type Target = Status;
+
+    #[inline]
+    fn deref(&self) -> &Status {
+        &self.status
+    }
+}
+
 impl Adapter {
+    /// That of the process that has opened a device.
+    pub(crate) fn of(device: &OpenDevice) -> Arc<Self> {
+        let adapter = device.host.adapter().downcast();
+        adapter.expect("there is no other kind of adapter")
+    }
+
     pub(crate) fn new(process: Process) -> Result<Self, Error> {
         Ok(Adapter {
             peers: Peers::new(&process)?,
+            status: Status::new(process.bell.clone()),
             process,
             agenda: Agenda::default(),
-            polls: Polls::default(),
-            rests: Rests::default(),
             ends: Ends::default(),
             regions: Regions::default(),
             targets: Targets::default(),
@@ -65,13 +80,13 @@ impl Adapter {
     /// `Gone`.
     #[inline]
     pub fn check_alive(&self) -> Result<(), Error> {
-        self.process.check_alive()
+        self.status.life.check()
     }
 
     /// Ends the device: every later verb fails.
     #[cold]
     pub fn fail(&self) {
-        self.process.fail();
+        self.status.life.fail();
     }
 
     /// The default GID.

@@ -15,7 +15,6 @@ use crate::base::error::Error;
 use crate::lock;
 use crate::qp::Qp;
 use crate::qp::adapter::Adapter;
-use crate::xrc::Xrcd;
 
 /// Queue pair numbers of this process.
 #[derive(Debug, Default)]
@@ -189,10 +188,11 @@ impl Adapter {
         }
     }
 
-    pub(crate) fn stop_carrying_domain(&self, domain: &Xrcd) {
+    /// The open XRC domain at this address closes.
+    pub(crate) fn stop_carrying_domain(&self, domain: usize) {
         self.drop_carried(|qp| {
             let of = qp.xrcd.as_ref();
-            of.is_some_and(|xrcd| std::ptr::eq(&**xrcd, domain))
+            of.is_some_and(|xrcd| xrcd.address() == domain)
         });
     }
 

@@ -15,7 +15,7 @@ use ferriband_wire::{Gid, NativeHeaders, NextHeader, Packet, VCRC_LEN};
 use super::meta::NativeMeta;
 use super::path::address;
 use crate::device::counters::PortCounts;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::qp::Qp;
 use crate::wire::packets::arrived::{MULTICAST_QPN, destination};
 use crate::wire::packets::batch::{Batch, count};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrayvec::ArrayVec;
 use ferriband_wire::RunIcrc;
 
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::qp::Qp;
 use crate::wire::to::To;
 

@@ -26,7 +26,7 @@ use super::path::{Carrier, ICRC_BYTES, TxPath};
 use super::{GSI, Roce, handling};
 use crate::device;
 use crate::lock;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::wire::to::To;
 
 /// Word of a rule that says whose it is, if it is not everybody's:

@@ -31,7 +31,7 @@ use ferriband_wire::{Bth, Deth, Ext, Headers, Opcode, PKey, Packet, Psn, Qpn, RO
 use crate::base::error::Error;
 use crate::device::Device;
 use crate::device::counters::AllCounts;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::qp::Qp;
 use crate::wire::native::port::{LocalPort, WINDOW_BYTES};
 use crate::wire::roce::flows::MOST_FLOWS;

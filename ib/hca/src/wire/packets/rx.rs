@@ -13,7 +13,7 @@ use ferriband_wire::capture::Fate;
 use super::Roce;
 use super::arrived::Arrived;
 use super::batch::Batch;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::wire::native::meta::NativeMeta;
 use crate::wire::native::port::LocalPort;
 use crate::wire::roce::flows::Flows;

@@ -20,7 +20,7 @@ use ferriband_transport::types::Instant;
 use super::alone::{Found, Look, Tell, Way};
 use super::join::SharedPort;
 use super::rx::{CE, Hands, Pace};
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::wire::packets::rx::RxSide;
 use crate::wire::packets::{RECEIVE_BUFFER_BYTES, Roce};
 use crate::wire::to::To;

@@ -15,7 +15,7 @@ use ferriband_wire::{Bth, Opcode, Packet, RoceHeaders, RunIcrc};
 use super::head::{header_kind, headers_of, network_header, write_meta};
 use super::join::Probe;
 use crate::device::counters::PortCounts;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::qp::Qp;
 use crate::wire::packets::arrived::{Arrived, MULTICAST_QPN, destination};
 use crate::wire::packets::batch::{Batch, count};
