@@ -25,6 +25,7 @@ pub mod xrc;
 pub use base::error::Error;
 pub(crate) use base::lock::{FastGuard, FastMutex, lock};
 pub use base::{channel, error, fork, limits};
+pub use cm::engine::Engine;
 pub use cq::{CompChannel, Cq, CqInit, Stamped};
 pub use device::fabric;
 pub use device::{

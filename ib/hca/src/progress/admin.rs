@@ -123,9 +123,7 @@ impl Engine {
     pub(super) fn look_around(&self, control: &Control) {
         self.look_at_ports();
         let wanted = self.process.registry.hooks().any(HOOK_PACKETS);
-        if self.used_cm().is_some() {
-            self.open_for_mads();
-        }
+        self.manager().look_around(self);
         let (mut direct, mut packets) = (0u32, 0u32);
         let qps = self
             .table

@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_poller_that_loses_its_core_before_its_sleep_sleeps_no_longer_than_others() {
-        let engine = Engine::get().expect("this process joins the host's domain");
+        let engine = crate::cm::engine::engine().expect("this process joins the host's domain");
         let (done, ends) = std::sync::mpsc::channel();
         let sleeper = engine.clone();
         std::thread::spawn(move || {

@@ -11,6 +11,7 @@ use ferriband_transport::direct::{Sender, Words};
 
 use crate::lock;
 use crate::objects::catch::Catch;
+use crate::process::message::HEAD_MAD;
 use crate::process::polls::NOBODY;
 use crate::process::status::Status;
 use crate::progress::{Engine, rest, yielding};
@@ -26,6 +27,8 @@ const SAMPLE_EVERY: u32 = 1024;
 const BUSY_ROUNDS: u32 = 16;
 /// Polls that find nothing between two looks at the timers: a look at the clock is a tenth of a look at a socket.
 const EMPTY_ROUNDS: u32 = 4;
+/// What is taken from the post box at once.
+const POSTS_AT_ONCE: usize = 64;
 
 thread_local! {
     /// The list of peers as this thread last saw it, by version; versions are unique in the process.
@@ -126,6 +129,29 @@ impl Engine {
     pub(crate) fn receive_all(&self) {
         self.round(true, &mut Catch::nobody());
         self.empty_post_box(&mut vec![0; HAND_OVER_HEAD + HAND_OVER_BODY]);
+    }
+
+    /// Takes what others have put into the post box, by the progress thread.
+    pub(super) fn empty_post_box(&self, room: &mut [u8]) {
+        let Some(post) = self.open_post_box() else {
+            return;
+        };
+        for _ in 0..POSTS_AT_ONCE {
+            let Ok(Some(came)) = post.receive(room) else {
+                return;
+            };
+            let (head, body) = room[..came.length].split_at(HAND_OVER_HEAD);
+            if head[0] != HEAD_MAD {
+                if let Some(roce) = self.wires.roce.get() {
+                    roce.handed(self.to(), head, body);
+                }
+                continue;
+            }
+            let Some(slot) = came.from else { continue };
+            for mad in body.as_chunks().0 {
+                self.manager().message(self, slot, mad);
+            }
+        }
     }
 
     /// Work that nobody will come back for unless the thread does it.
@@ -273,8 +299,8 @@ impl Engine {
                 .roce
                 .get()
                 .is_none_or(|roce| roce.catch_up(self.to()));
-        if due && let Some(cm) = self.used_cm() {
-            cm.tick(self);
+        if due {
+            self.manager().due(self);
         }
         due
     }
@@ -345,10 +371,8 @@ impl Engine {
         *peers = Arc::new(list);
         self.peers.changed();
         drop(peers);
-        if let Some(cm) = self.used_cm() {
-            let (slot, generation) = (link.0.slot, link.0.generation);
-            cm.process_gone(self, ProcessRef { slot, generation });
-        }
+        let (slot, generation) = (link.0.slot, link.0.generation);
+        self.manager().gone(self, ProcessRef { slot, generation });
         // whoever is blocked on the channel finds it dead now
         self.wake_senders();
     }

@@ -1,18 +1,19 @@
 //! A device that a program has opened.
 //!
-//! Owns nothing of it: [`OpenDevice`] does, and [`Engine`] what drives it.
+//! Owns nothing of it: [`OpenDevice`] does, and the engine what drives it.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::base::error::Error;
+use crate::cm::engine::engine;
+use crate::cm::post::open_to_fabric;
 use crate::device;
 use crate::objects::cq::{CompChannel, Cq, CqInit};
 use crate::objects::domain::Domain;
 use crate::objects::mr::DeviceMemory;
 use crate::objects::open::OpenDevice;
 use crate::objects::xrcd::{XrcFile, Xrcd};
-use crate::progress::Engine;
 use crate::verbs::pd::Pd;
 
 /// A device that a program has opened.
@@ -34,12 +35,12 @@ impl Context {
     /// `NotFound`, or what keeps the process from joining the host.
     pub fn open(index: usize) -> Result<Arc<Self>, Error> {
         let device = device::at(index)?.clone();
-        let engine = Engine::get()?;
+        let engine = engine()?;
         let open = OpenDevice::new(device, engine.clone(), engine.status.clone())?;
         engine.owners.keep(&open);
         if !open.device.is_ethernet() {
             // who makes nothing hears of the port's events, too
-            engine.open_to_fabric();
+            open_to_fabric(&engine);
         }
         Ok(Arc::new(Context(open)))
     }
