@@ -5,6 +5,7 @@
 
 pub(crate) mod adapter;
 mod create;
+mod deliver;
 pub(crate) mod env;
 mod groups;
 mod host;

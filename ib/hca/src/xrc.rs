@@ -1,8 +1,10 @@
-//! Extended reliable connections: target queue pairs, which belong to domains, and the shared receive queues of those.
+//! Extended reliable connections: target queue pairs, which belong to domains, and the shared
+//! receive queues of those.
 //!
-//! A target's state lies in the host's registry, so it outlives the process that made it (IBA A14). Its requests are executed by
-//! the process that owns the shared receive queue they name: that process takes the state from the registry, executes,
-//! and puts the sequence number back. The initiator never has requests under way to two processes at once.
+//! A target's state lies in the host's registry, so it outlives the process that made it (IBA A14).
+//! Its requests are executed by the process that owns the shared receive queue they name: that
+//! process takes the state from the registry, executes, and puts the sequence number back. The
+//! initiator never has requests under way to two processes at once.
 
 pub(crate) mod targets;
 

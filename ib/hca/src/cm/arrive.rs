@@ -20,9 +20,7 @@ use crate::device::fabric::Way;
 use crate::device::{self, fabric, gid_of};
 use crate::progress::Engine;
 use crate::wire::native::meta::NativeMeta;
-use crate::wire::packets::GSI;
-use crate::wire::packets::arrived::destination;
-use crate::wire::packets::path::ICRC_BYTES;
+use crate::wire::packets::arrived::{GSI, ICRC_BYTES, destination};
 use crate::wire::roce::head::{headers_of, read_meta, write_meta};
 use crate::wire::to::Services;
 

@@ -16,7 +16,6 @@ use crate::device::{self, Device};
 use crate::lock;
 use crate::progress::Engine;
 use crate::wire::native::port::LocalPort;
-use crate::wire::packets::Roce;
 
 /// True if messages between processes of this host shall be seen.
 pub(super) fn wants_mads_in_packets(engine: &Engine) -> bool {
@@ -33,7 +32,8 @@ pub(super) fn open_for_mads(engine: &Engine) {
     }
 }
 
-/// On a host of a fabric: its packets come to this process from now on, those of connection managers among them.
+/// On a host of a fabric: its packets come to this process from now on, those of connection managers
+/// among them.
 pub(crate) fn open_to_fabric(engine: &Engine) {
     if crate::device::fabric::host().is_some()
         && let Some(device) = native_device()
@@ -46,7 +46,7 @@ pub(crate) fn open_to_fabric(engine: &Engine) {
 /// True if of this host's processes it is for this one to say that nobody listens for a
 /// service: of those that take packets of the InfiniBand port the first.
 pub(super) fn speaks_for_host(engine: &Engine) -> bool {
-    let local = engine.opened_roce().and_then(Roce::local);
+    let local = engine.opened_roce().and_then(|roce| roce.local());
     let takes = |process| {
         let is_open = |local: &Arc<LocalPort>| local.socket().is_open_at(process);
         // where that cannot be asked, two answers are better than none
@@ -57,7 +57,8 @@ pub(super) fn speaks_for_host(engine: &Engine) -> bool {
     !before.any(|member| member.process.slot < me.slot && takes(member.process))
 }
 
-/// Sends a message to another process as a packet of the InfiniBand port. False if it is not taken there.
+/// Sends a message to another process as a packet of the InfiniBand port. False if it is not taken
+/// there.
 pub(super) fn send_mad_in_packet(engine: &Engine, slot: u32, mad: &[u8; MAD_LEN]) -> bool {
     let member = engine.process.registry.member_in(slot);
     let Some((device, member)) = native_device().zip(member) else {

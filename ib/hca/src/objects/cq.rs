@@ -42,7 +42,8 @@ impl CompChannel {
         }))
     }
 
-    /// After a wait ([`crate::Waiting::begin`]): handles what has come, and takes the oldest event if that made one.
+    /// After a wait ([`crate::Waiting::begin`]): handles what has come, and takes the oldest event
+    /// if that made one.
     /// `rung` if the first of what was waited for was readable.
     pub fn take_came(&self, rung: bool) -> Option<usize> {
         self.events.take_from(|| self.ctx.host.take_came(rung))

@@ -11,7 +11,7 @@ use ferriband_memory::wait::Epoll;
 
 use crate::lock;
 use crate::progress::Engine;
-use crate::wire::packets::Roce;
+use crate::qp::adapter::Roce;
 
 /// Looks at a process whose connection has ended before it counts as one that has only hung up.
 const DOUBTS: u8 = 100;
@@ -147,7 +147,7 @@ impl Engine {
 
     /// Does what the dead have left, if this process is on the network.
     pub(super) fn inherit(&self) {
-        if self.wires.roce.get().is_some_and(Roce::has_port) {
+        if self.wires.roce.get().is_some_and(|roce| roce.has_port()) {
             self.manager().inherit(self);
         }
     }

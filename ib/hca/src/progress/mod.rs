@@ -99,7 +99,7 @@ impl Engine {
 
     /// Where packets go.
     #[inline]
-    pub(crate) fn to(&self) -> To<'_> {
+    pub(crate) fn to(&self) -> To<'_, Adapter> {
         To {
             adapter: self,
             services: self,

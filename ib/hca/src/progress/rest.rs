@@ -27,7 +27,6 @@ use crate::objects::cq::CompChannel;
 use crate::process::polls::{NOBODY, POLLS, WAITS};
 use crate::process::status::set_resting;
 use crate::progress::{Engine, yielding};
-use crate::wire::packets::Roce;
 use crate::wire::roce::flows::MOST_FLOWS;
 use ferriband_attach::Link;
 
@@ -54,7 +53,7 @@ struct Awaited {
 impl Awaited {
     fn of(engine: &Engine) -> Self {
         let roce = engine.wires.roce.get();
-        let local = roce.and_then(Roce::local);
+        let local = roce.and_then(|roce| roce.local());
         Awaited {
             flows: roce.map_or_else(ArrayVec::new, |roce| roce.flows().1),
             link: local.and_then(|local| local.fabric.as_ref()?.link()),
@@ -303,7 +302,7 @@ impl Engine {
 
     /// Packets lie here that were taken from their socket.
     fn packets_lie(&self) -> bool {
-        let local = self.wires.roce.get().and_then(Roce::local);
+        let local = self.wires.roce.get().and_then(|roce| roce.local());
         local.is_some_and(|local| local.has_more())
     }
 

@@ -1,13 +1,14 @@
 //! The adapter: what all contexts of a process share, but for the loop that drives it.
 //!
-//! Owns nothing of its own: the structures of the rooms below, each with what it is about. Must not
-//! know who makes progress.
+//! Owns the queue pairs by index, and that each wire is opened once; else the structures of the
+//! rooms below, each with what it is about. Must not know who makes progress.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use ferriband_memory::host::HOOK_PACKETS;
+use ferriband_memory::host::{BlockKind, HOOK_PACKETS, HandOver};
 use ferriband_transport::direct::layout::PROC_ASLEEP;
 use ferriband_wire::Gid;
 
@@ -23,9 +24,48 @@ use crate::process::peers::Peers;
 use crate::process::process::Process;
 use crate::process::status::Status;
 use crate::qp::Qp;
-use crate::qp::table::Table;
-use crate::qp::wires::Wires;
+use crate::wire::packets;
 use crate::xrc::targets::Targets;
+
+/// Queue pair numbers of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) blocks: Vec<(u32, BlockKind)>,
+    /// Of each kind: indexes that were given back, the longest ago last, and those of the newest
+    /// block that were never used.
+    pub(crate) free: [Vec<u32>; 3],
+    pub(crate) fresh: [std::ops::Range<u32>; 3],
+    /// Of indexes that were used before.
+    pub(crate) incarnations: BTreeMap<u32, u32>,
+}
+
+/// Queue pairs of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) qps: RwLock<Vec<Option<Arc<Qp>>>>,
+    /// Changes with the table.
+    pub(crate) version: AtomicU64,
+    /// XRC targets whose packets this process executes, by number.
+    pub(crate) carried: Mutex<BTreeMap<u32, Arc<Qp>>>,
+    pub(crate) numbers: Mutex<Numbers>,
+}
+
+/// Packets, with this process's queue pairs.
+pub(crate) type Roce = packets::Roce<Adapter>;
+
+/// What a process sends and receives by, beside the rings.
+#[derive(Debug, Default)]
+pub(crate) struct Wires {
+    /// Packets, once a queue pair or a listener needs them.
+    pub(crate) roce: OnceLock<Roce>,
+    pub(crate) roce_opening: Mutex<()>,
+    /// Where other processes of this host put what is for this one, once anything may come.
+    pub(crate) post_box: OnceLock<HandOver>,
+    pub(crate) post_opening: Mutex<()>,
+    /// Requests by packets that a program sees nothing of in its completion queues; a hint, which
+    /// may miss some.
+    pub(crate) unseen: AtomicU64,
+}
 
 /// What queue pairs and wires work with. One per process and fork epoch, while a context is open.
 #[derive(Debug)]

@@ -72,11 +72,6 @@ impl Qp {
         }
     }
 
-    /// True if an address is one of its port's.
-    pub(crate) fn has_address(&self, address: std::net::IpAddr) -> bool {
-        self.ctx.device.index_of(address).is_some()
-    }
-
     fn check_group(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
         self.adapter.check_alive()?;
         if self.qp_type != QpType::Ud {

@@ -28,7 +28,7 @@ use crate::objects::event::AsyncKind;
 use crate::qp::Qp;
 use crate::qp::adapter::Adapter;
 use crate::wire::packets::path::TxPath;
-use crate::wire::packets::{Roce, handling, run};
+use crate::wire::packets::{handling, run};
 use crate::wire::roce::ports::Spread;
 use crate::xrc::{self, TargetProxy};
 
@@ -36,7 +36,7 @@ pub(crate) use self::incoming::Incoming;
 use self::transmit::TURN_PACKETS;
 use self::wait::Wait;
 
-mod incoming;
+pub(super) mod incoming;
 mod owed;
 mod post;
 mod report;
@@ -345,7 +345,9 @@ impl Qp {
     /// The timer, or work that was left.
     pub(super) fn drive_packets(self: &Arc<Self>, adapter: &Adapter) -> bool {
         // what is late is judged by the time until which packets were looked at
-        let judged = adapter.opened_roce().map_or(Instant(0), Roce::caught_up_at);
+        let judged = adapter
+            .opened_roce()
+            .map_or(Instant(0), |roce| roce.caught_up_at());
         let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {

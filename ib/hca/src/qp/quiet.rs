@@ -46,7 +46,9 @@ impl Quiet for Adapter {
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .clone();
             qps.extend(lock(&self.table.carried).values().cloned().map(Some));
-            roce.quiesce(&qps);
+            roce.quiesce(|| {
+                qps.iter().flatten().for_each(|qp| qp.wait_for_packets());
+            });
         }
         // records of peers are executed under the ring's consumer lock: having held it is having
         // waited
