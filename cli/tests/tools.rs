@@ -496,7 +496,7 @@ fn links_and_devices_fail(device: &str) {
         &Ask::new(SendOpcode::RdmaWrite, 8, &pair.bi).id(2),
     );
     pair.a.expect(&pair.ai, 2, WcStatus::WrFlushErr);
-    let ctx = &pair.a.agent().end(0).qp.ctx;
+    let ctx = &pair.a.agent().end(0).ctx;
     assert_eq!(ctx.alloc_pd().unwrap_err().errno(), libc::EIO);
     // opened again it works
     Context::open(0).unwrap().alloc_pd().unwrap();

@@ -109,7 +109,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
         if let Some(result) = delivered.flatten() {
             return result.map(|()| Some(MinusOne(0)));
         }
-        let (fd, waiting) = channel.hca.wait().map_err(|error| error.errno())?;
+        let (fd, waiting) = hca::Waiting::begin(&channel.hca).map_err(|error| error.errno())?;
         let Some(waiting) = waiting else {
             sleep.on_count(fd);
             return Ok(None);

@@ -5,9 +5,9 @@
 use crate::boundary::{Failure, entry};
 use crate::convert;
 use ferriband_cm_abi as abi;
+use ferriband_hca::Engine;
 use ferriband_hca::cm::{CmAddress, CmChannel, ConnParam, ConnWish, IdOption, News, NewsKind};
 use ferriband_hca::fabric::{ServiceQuestion, find_services};
-use ferriband_hca::progress::Engine;
 use ferriband_transport::types::{QpState, QpType};
 use ferriband_verbs_sys as sys;
 use libc::{sockaddr, sockaddr_storage, socklen_t};

@@ -286,7 +286,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         let range = translates.then_some((addr as u64, length as u64));
         if let Err(error) = region
             .hca
-            .reregister(domain.map(|pd| &pd.hca), range, access)
+            .reregister(domain.map(|pd| pd.hca.domain()), range, access)
         {
             return refuse(ERR_CMD, error.errno());
         }

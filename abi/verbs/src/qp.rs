@@ -156,7 +156,7 @@ unsafe fn create(
         signal_all: attr.sq_sig_all != 0,
     };
     let created = match (pd, &init.xrcd) {
-        (_, Some(xrcd)) => Arc::clone(xrcd).create_qp(init.clone()),
+        (_, Some(xrcd)) => hca::Qp::make_target(xrcd, init.clone()),
         (Some(pd), None) => pd.hca.create_qp(init),
         (None, None) => return Err(libc::EINVAL),
     };
@@ -207,10 +207,8 @@ pub unsafe extern "C" fn open_qp(
         }
         // SAFETY: the caller's promise.
         let xrcd = unsafe { Xrcd::of(attr.xrcd) }?;
-        let queue_pair = xrcd
-            .hca
-            .open_qp(attr.qp_num)
-            .map_err(|error| error.errno())?;
+        let opened = hca::Qp::open_target(&xrcd.hca, attr.qp_num);
+        let queue_pair = opened.map_err(|error| error.errno())?;
         let has_context = attr.comp_mask & sys::IBV_QP_OPEN_ATTR_CONTEXT != 0;
         let c = sys::ibv_qp {
             context: context.as_c(),

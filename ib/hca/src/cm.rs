@@ -8,11 +8,14 @@ mod address;
 pub(crate) mod arrive;
 mod carry;
 mod connect;
+pub(crate) mod engine;
 mod events;
 mod groups;
 mod id;
+mod news;
 mod outbox;
 pub(crate) mod owner;
+pub(crate) mod post;
 mod record;
 mod route;
 #[cfg(test)]
@@ -36,10 +39,10 @@ use crate::base::error::Error;
 use crate::device::fabric::Way;
 use crate::lock;
 use crate::progress::Engine;
-pub use events::{ConnParam, News, NewsKind, UdParam};
 use groups::Group;
 pub use id::{CmAddress, ConnWish, IdInfo, IdOption};
 use id::{Id, Stage};
+pub use news::{ConnParam, News, NewsKind, UdParam};
 use outbox::Outbox;
 use route::Place;
 use unheard::Unheard;
@@ -78,7 +81,7 @@ impl CmChannel {
     /// What keeps the process from joining its host, or no descriptor.
     pub fn open() -> Result<Arc<Self>, Error> {
         Ok(Arc::new(CmChannel {
-            engine: Engine::get()?,
+            engine: engine::engine()?,
             events: EventQueue::new()?,
         }))
     }
@@ -101,7 +104,7 @@ impl CmChannel {
     pub fn counted_event(&self) -> Result<Option<News>, Error> {
         self.engine.check_alive()?;
         let news = self.events.counted(report);
-        Ok(news.inspect(|news| self.engine.cm().told(news)))
+        Ok(news.inspect(|news| Cm::of(&self.engine).told(news)))
     }
 
     /// Takes the oldest event, waiting for one unless the descriptor is non-blocking.
@@ -111,7 +114,7 @@ impl CmChannel {
     pub fn next_event(&self) -> Result<News, Error> {
         self.fd()?;
         let news = self.events.next(report)?;
-        self.engine.cm().told(&news);
+        Cm::of(&self.engine).told(&news);
         Ok(news)
     }
 }
@@ -251,7 +254,7 @@ impl Cm {
     /// # Errors
     /// `NotFound`.
     pub fn destroy_id(&self, engine: &Engine, id: u32) -> Result<u32, Error> {
-        engine.process.check_epoch()?;
+        engine.life.check_epoch()?;
         let mut state = lock(&self.state);
         let mut found = state
             .ids

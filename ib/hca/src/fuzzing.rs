@@ -6,8 +6,8 @@ use ferriband_transport::types::AddressVector;
 use ferriband_wire::Gid;
 use ferriband_wire::mad::MAD_LEN;
 
+use crate::cm::engine::Engine;
 use crate::cm::owner::owner_of_mad;
-use crate::progress::Engine;
 
 /// A management datagram: out of the post box of the process in `slot`, or from the network.
 pub fn management(engine: &Engine, slot: Option<u32>, from: Gid, mad: &[u8; MAD_LEN]) {

@@ -5,6 +5,7 @@
 
 pub(crate) mod adapter;
 mod create;
+mod deliver;
 pub(crate) mod env;
 mod groups;
 mod host;
@@ -17,6 +18,7 @@ mod report;
 mod send;
 pub(crate) mod serve;
 pub(crate) mod table;
+mod target;
 pub(crate) mod wires;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -29,13 +31,16 @@ use ferriband_wire::{Gid, Lid};
 
 use crate::base::error::Error;
 use crate::objects::ah::Ah;
-use crate::objects::context::{Context, Pd};
 use crate::objects::cq::Cq;
+use crate::objects::domain::Domain;
 use crate::objects::event::AsyncKind;
+use crate::objects::open::OpenDevice;
 use crate::objects::srq::Srq;
-use crate::xrc::{TargetProxy, Xrcd, shown_state};
+use crate::objects::xrcd::Xrcd;
+use crate::xrc::{Handle, TargetProxy, shown_state};
 use crate::{FastMutex, lock};
 
+use adapter::Adapter;
 pub(crate) use receive::Outcome;
 use send::SendHalf;
 
@@ -117,10 +122,12 @@ const NO_INDEX: u32 = u32::MAX;
 /// A queue pair.
 #[derive(Debug)]
 pub struct Qp {
-    /// The context it belongs to.
-    pub ctx: Arc<Context>,
+    /// It goes before the device does, which keeps its loop alive.
+    pub(crate) adapter: Arc<Adapter>,
+    /// The device, as it was opened.
+    pub ctx: Arc<OpenDevice>,
     /// Its protection domain; None for an XRC target.
-    pub pd: Option<Arc<Pd>>,
+    pub pd: Option<Arc<Domain>>,
     /// What the C face stores to find its object.
     pub cookie: AtomicUsize,
     /// Its number.
@@ -176,7 +183,7 @@ impl Qp {
     pub(crate) fn state_now(&self) -> QpState {
         let set = state_of(self.state.load(Ordering::Acquire));
         match &self.target {
-            Some(target) => shown_state(&self.ctx.engine.process, target, set),
+            Some(target) => shown_state(&self.adapter.process, target, set),
             None => set,
         }
     }
@@ -206,7 +213,7 @@ impl Qp {
     /// Queues a receive.
     #[inline]
     pub fn post_recv(&self, wr_id: u64, sges: &[Sge]) -> Result<(), Error> {
-        self.ctx.engine.check_alive()?;
+        self.adapter.check_alive()?;
         if self.srq.is_some() || matches!(self.qp_type, QpType::XrcSend | QpType::XrcRecv) {
             return Err(Error::Invalid(
                 "the queue pair has no receive queue of its own",
@@ -230,7 +237,7 @@ impl Qp {
     /// `Busy` while it is attached to a multicast group, and then nothing has changed; and while a peer is stopped in the middle of
     /// an access: peers are refused, and the program may try again.
     pub fn destroy(self: &Arc<Self>) -> Result<(), Error> {
-        let adapter = &self.ctx.engine;
+        let adapter = &self.adapter;
         adapter.check_alive()?;
         if self.is_attached() {
             return Err(Error::Busy(
@@ -270,6 +277,12 @@ impl Qp {
             adapter.release_qpn(self.index, lock(&self.send).sender.incarnation());
         }
         Ok(())
+    }
+}
+
+impl Handle for Qp {
+    fn hear(&self, kind: AsyncKind) {
+        self.raise(kind);
     }
 }
 

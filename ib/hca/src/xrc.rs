@@ -1,28 +1,28 @@
-//! Extended reliable connections: domains, target queue pairs that belong to them, and their shared receive queues.
+//! Extended reliable connections: target queue pairs, which belong to domains, and the shared
+//! receive queues of those.
 //!
-//! A target's state lies in the host's registry, so it outlives the process that made it (IBA A14). Its requests are executed by
-//! the process that owns the shared receive queue they name: that process takes the state from the registry, executes,
-//! and puts the sequence number back. The initiator never has requests under way to two processes at once.
+//! A target's state lies in the host's registry, so it outlives the process that made it (IBA A14).
+//! Its requests are executed by the process that owns the shared receive queue they name: that
+//! process takes the state from the registry, executes, and puts the sequence number back. The
+//! initiator never has requests under way to two processes at once.
 
 pub(crate) mod targets;
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 pub use ferriband_memory::host::XrcOpen;
 use ferriband_memory::host::{XrcDomain, XrcTarget};
 use ferriband_transport::direct::layout::QpEntry;
 use ferriband_transport::direct::{Receiver, TargetEvent};
-use ferriband_transport::types::{Access, QpAttr, QpState, QpType};
+use ferriband_transport::types::{Access, QpAttr, QpState};
 use ferriband_wire::Qpn;
 
 use crate::base::error::Error;
 use crate::lock;
-use crate::objects::context::Context;
 use crate::objects::event::AsyncKind;
 use crate::objects::srq::Srq;
 use crate::process::process::Process;
-use crate::qp::{Qp, QpInit};
 use targets::Targets;
 
 /// Words of a target in the registry.
@@ -40,144 +40,36 @@ const STATE_RECEIVES: u64 = 1 << 63;
 const STATE_FAILED: u64 = 1 << 62;
 const SEQUENCE_FRESH: u64 = 1 << 32;
 
-/// An XRC domain, as this process has it open.
-#[derive(Debug)]
-pub struct Xrcd {
-    /// The context it belongs to.
-    pub ctx: Arc<Context>,
-    /// What the C face stores to find its object.
-    pub cookie: AtomicUsize,
-    pub(crate) domain: XrcDomain,
-    pub(crate) users: AtomicUsize,
+/// A target queue pair as a program sees it: a handle.
+pub(crate) trait Handle: std::fmt::Debug + Send + Sync {
+    /// Tells the program of an event.
+    fn hear(&self, kind: AsyncKind);
 }
 
-/// Which domain to open.
-#[derive(Clone, Copy, Debug)]
-pub enum XrcFile {
-    /// One that nobody else can open.
-    Private,
-    /// That of a file, by device and inode number.
-    Of(u64, u64, XrcOpen),
+/// Makes a target queue pair of a domain, with one handle.
+///
+/// # Errors
+/// What the host's registry says.
+pub(crate) fn make_target(process: &Process, domain: &XrcDomain) -> Result<u32, Error> {
+    let registry = &process.registry;
+    let claimed = registry.xrc_tgt_claim(domain)?;
+    registry.xrc_tgt_store(&claimed, WORD_HANDLES, 1);
+    Ok(registry.xrc_tgt_publish(claimed)?.qpn.0)
 }
 
-impl Xrcd {
-    pub(crate) fn open(ctx: &Arc<Context>, file: XrcFile) -> Result<Arc<Self>, Error> {
-        let registry = &ctx.engine.process.registry;
-        let domain = match file {
-            XrcFile::Private => registry.xrc_domain_private()?,
-            XrcFile::Of(device, inode, how) => registry.xrc_domain_open(device, inode, how)?,
-        };
-        Ok(Arc::new(Xrcd {
-            ctx: ctx.clone(),
-            cookie: AtomicUsize::new(0),
-            domain,
-            users: AtomicUsize::new(0),
-        }))
-    }
-
-    /// A number for a shared receive queue of the domain, whose requests are checked against protection domain `pd`.
-    pub(crate) fn claim_srq(&self, pd: u32) -> Result<u32, Error> {
-        Ok(self
-            .ctx
-            .engine
-            .process
-            .registry
-            .xrc_srq_claim(&self.domain, [u64::from(pd), 0])?)
-    }
-
-    pub(crate) fn add_srq(&self, srq: &Arc<Srq>) {
-        self.users.fetch_add(1, Ordering::AcqRel);
-        let mut srqs = self
-            .ctx
-            .engine
-            .targets
-            .srqs
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        srqs.insert(srq.number, srq.clone());
-    }
-
-    pub(crate) fn remove_srq(&self, number: u32) {
-        self.users.fetch_sub(1, Ordering::AcqRel);
-        let engine = &self.ctx.engine;
-        engine.process.registry.xrc_srq_free(number);
-        engine
-            .targets
-            .srqs
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .remove(&number);
-    }
-
-    /// A new target queue pair of the domain.
-    pub fn create_qp(self: &Arc<Self>, init: QpInit) -> Result<Arc<Qp>, Error> {
-        self.ctx.engine.check_alive()?;
-        let registry = &self.ctx.engine.process.registry;
-        let claimed = registry.xrc_tgt_claim(&self.domain)?;
-        registry.xrc_tgt_store(&claimed, WORD_HANDLES, 1);
-        let target = registry.xrc_tgt_publish(claimed)?;
-        self.handle(target, init)
-    }
-
-    /// A handle of an existing target queue pair of the domain, whoever made it.
-    ///
-    /// # Errors
-    /// `Invalid` if the domain has no such target.
-    pub fn open_qp(self: &Arc<Self>, qpn: u32) -> Result<Arc<Qp>, Error> {
-        let engine = &self.ctx.engine;
-        engine.check_alive()?;
-        let registry = &engine.process.registry;
-        let target = registry
-            .xrc_tgt_find(Qpn(qpn))
-            .filter(|target| target.domain == self.domain.id)
-            .ok_or(Error::Invalid(
-                "the XRC domain has no such target queue pair",
-            ))?;
-        count_handles(&engine.process, &target, 1);
-        let init = QpInit {
-            qp_type: QpType::XrcRecv,
-            send_cq: None,
-            recv_cq: None,
-            srq: None,
-            xrcd: None,
-            cap: Default::default(),
-            signal_all: false,
-        };
-        self.handle(target, init)
-    }
-
-    fn handle(self: &Arc<Self>, target: XrcTarget, init: QpInit) -> Result<Arc<Qp>, Error> {
-        let engine = &self.ctx.engine;
-        let proxy = engine
-            .targets
-            .get(&engine.process, target.qpn.0)
-            .ok_or(Error::Gone("the XRC target was destroyed"))?;
-        let init = QpInit {
-            xrcd: Some(self.clone()),
-            ..init
-        };
-        let qp = Qp::create(&self.ctx, None, init, Some(proxy.clone()))?;
-        lock(&proxy.handles).push(Arc::downgrade(&qp));
-        Ok(qp)
-    }
-
-    /// Leaves the domain.
-    ///
-    /// # Errors
-    /// `Busy` while queues of this process belong to it.
-    pub fn close(&self) -> Result<(), Error> {
-        self.ctx.engine.check_alive()?;
-        if self.users.load(Ordering::Acquire) > 0 {
-            return Err(Error::Busy("queues belong to the XRC domain"));
-        }
-        self.ctx.engine.stop_carrying_domain(self);
-        self.ctx
-            .engine
-            .process
-            .registry
-            .xrc_domain_close(self.domain);
-        Ok(())
-    }
+/// An existing target queue pair of a domain gets a handle more, whoever made it.
+///
+/// # Errors
+/// `Invalid` if the domain has no such target.
+pub(crate) fn open_target(process: &Process, domain: &XrcDomain, qpn: u32) -> Result<(), Error> {
+    let found = process.registry.xrc_tgt_find(Qpn(qpn));
+    let target = found
+        .filter(|target| target.domain == domain.id)
+        .ok_or(Error::Invalid(
+            "the XRC domain has no such target queue pair",
+        ))?;
+    count_handles(process, &target, 1);
+    Ok(())
 }
 
 fn count_handles(process: &Process, target: &XrcTarget, by: i64) -> u64 {
@@ -199,7 +91,7 @@ fn count_handles(process: &Process, target: &XrcTarget, by: i64) -> u64 {
 pub struct TargetProxy {
     target: XrcTarget,
     pub(crate) recv: Mutex<Receiver>,
-    handles: Mutex<Vec<Weak<Qp>>>,
+    handles: Mutex<Vec<Weak<dyn Handle>>>,
     /// On packets: the protection domain of the shared receive queue that the last request named.
     packets_pd: AtomicU32,
 }
@@ -223,6 +115,11 @@ impl TargetProxy {
             dest_qpn: recv.dest_qpn,
             dest_slot: recv.peer_slot,
         })
+    }
+
+    /// This handle hears of the target's failure from now on.
+    pub(crate) fn tell(&self, handle: Weak<dyn Handle>) {
+        lock(&self.handles).push(handle);
     }
 
     /// Its domain.
@@ -319,8 +216,8 @@ impl TargetProxy {
             TargetEvent::Established | TargetEvent::ReceiveError => AsyncKind::QpFatal,
         };
         self.refuse(process, true);
-        for qp in lock(&self.handles).iter().filter_map(Weak::upgrade) {
-            qp.ctx.raise(kind, qp.cookie.load(Ordering::Acquire));
+        for handle in lock(&self.handles).iter().filter_map(Weak::upgrade) {
+            handle.hear(kind);
         }
     }
 

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use common::process::{self, Channel, Child};
+use ferriband_hca::Engine;
 use ferriband_hca::cm::{CmAddress, CmChannel, ConnWish, News, NewsKind};
-use ferriband_hca::progress::Engine;
 use ferriband_transport::types::{QpState, QpType};
 
 /// How long a path may be looked for.

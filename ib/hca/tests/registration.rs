@@ -275,8 +275,8 @@ fn a_refused_reregistration_leaves_the_region_as_it_was() {
     let other = ctx.alloc_pd().unwrap();
     none.protect(READ);
     pages.protect(libc::PROT_NONE);
-    mr.reregister(Some(&other), None, None).unwrap();
-    mr.reregister(Some(pd), None, Some(Access::ON_DEMAND))
+    mr.reregister(Some(other.domain()), None, None).unwrap();
+    mr.reregister(Some(pd.domain()), None, Some(Access::ON_DEMAND))
         .unwrap();
     pages.protect(WRITE);
     mr.reregister(None, None, Some(Access::LOCAL_WRITE))

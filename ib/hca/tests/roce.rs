@@ -763,7 +763,7 @@ fn told(channel: &Arc<cm::CmChannel>, kind: cm::NewsKind) -> cm::News {
 }
 
 /// Binds an identifier to a port of this host's choice; gives both.
-fn bound(engine: &progress::Engine, channel: &Arc<cm::CmChannel>) -> (u32, u16) {
+fn bound(engine: &Engine, channel: &Arc<cm::CmChannel>) -> (u32, u16) {
     let (cm, any) = (engine.cm(), std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
     let id = cm.create_id(channel, 1, TCP, QpType::Rc).unwrap();
     cm.bind(engine, id, any).unwrap();
@@ -772,7 +772,7 @@ fn bound(engine: &progress::Engine, channel: &Arc<cm::CmChannel>) -> (u32, u16) 
 }
 
 /// An identifier with a path to a port of this host.
-fn on_the_way(engine: &Arc<progress::Engine>, channel: &Arc<cm::CmChannel>, port: u16) -> u32 {
+fn on_the_way(engine: &Arc<Engine>, channel: &Arc<cm::CmChannel>, port: u16) -> u32 {
     let cm = engine.cm();
     let id = cm.create_id(channel, 1, TCP, QpType::Rc).unwrap();
     let to = std::net::SocketAddr::from(([127, 0, 0, 1], port));
@@ -785,7 +785,7 @@ fn on_the_way(engine: &Arc<progress::Engine>, channel: &Arc<cm::CmChannel>, port
 
 /// Accepts one connection, says so, and goes on until it is killed.
 fn accept_role(channel: Channel) {
-    let engine = progress::Engine::get().unwrap();
+    let engine = Engine::get().unwrap();
     let events = cm::CmChannel::open().unwrap();
     let (listener, port) = bound(&engine, &events);
     engine.cm().listen(&engine, listener, 1).unwrap();
@@ -805,7 +805,7 @@ on_packets!(
     a_request_of_the_network_waits_for_its_listener_and_is_refused_without_one,
     {
         const TRIES: u32 = 100;
-        let engine = progress::Engine::get().unwrap();
+        let engine = Engine::get().unwrap();
         let cm = engine.cm();
         let (here, there) = (
             cm::CmChannel::open().unwrap(),
@@ -857,7 +857,7 @@ fn packets_sent() -> u64 {
 }
 
 on_all_packets!(another_process_takes_leave_for_one_that_was_killed, {
-    let engine = progress::Engine::get().unwrap();
+    let engine = Engine::get().unwrap();
     let here = cm::CmChannel::open().unwrap();
     let mut server = Child::spawn("accept");
     let port = server.channel.recv()[0] as u16;

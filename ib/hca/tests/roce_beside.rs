@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use common::PATIENCE;
 use common::process::{self, Channel, Child};
+use ferriband_hca::Engine;
 use ferriband_hca::cm::{CmChannel, ConnWish, News, NewsKind};
-use ferriband_hca::progress::Engine;
 use ferriband_memory::host::Host;
 use ferriband_transport::types::QpType;
 use ferriband_wire::fault::{Action, OpcodeSet, Rule};

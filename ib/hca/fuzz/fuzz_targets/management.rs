@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use ferriband_hca::cm::{CmChannel, ConnWish, NewsKind};
-use ferriband_hca::progress::Engine;
+use ferriband_hca::Engine;
 use ferriband_hca::fuzzing;
 use ferriband_transport::types::QpType;
 use ferriband_wire::Gid;

@@ -11,8 +11,9 @@ use ferriband_memory::host::{SERVICE_LISTENS, SERVICE_ONE_FAMILY, Service};
 use ferriband_wire::cm::PortSpace;
 use ferriband_wire::{Lid, ServiceId};
 
-use super::events::NewsKind;
 use super::id::{Id, Stage};
+use super::news::NewsKind;
+use super::post::open_to_fabric;
 use super::{Cm, CmAddress, EPHEMERAL, refused, route};
 use crate::base::error::Error;
 use crate::device::fabric;
@@ -57,7 +58,7 @@ impl Cm {
                 SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
-        engine.open_to_fabric();
+        open_to_fabric(engine);
         self.with(engine, id, |_, found| {
             if !matches!(found.stage, Stage::Idle | Stage::Bound) {
                 return Err(Error::Invalid(
@@ -142,7 +143,7 @@ impl Cm {
                 return;
             };
             // who has been destroyed meanwhile is told nothing
-            let _ = engine.cm().with(&engine, id, |_, found| {
+            let _ = Cm::of(&engine).with(&engine, id, |_, found| {
                 if found.stage != Stage::SeeksRoute {
                     return Ok(());
                 }
@@ -176,7 +177,7 @@ impl Cm {
             // without the port the service is there for this host only
             let _ = engine.roce();
         }
-        engine.open_to_fabric();
+        open_to_fabric(engine);
         self.with(engine, id, |machine, found| {
             let any = SocketAddr::from(([0, 0, 0, 0], 0));
             match found.stage {

@@ -10,17 +10,17 @@ use ferriband_transport::types::AddressVector;
 use ferriband_wire::mad::{GSI_QKEY, MAD_LEN};
 use ferriband_wire::{Gid, Lid, Opcode, Packet, check_datagram};
 
+use super::Cm;
 use super::outbox::Refused;
 use super::owner::{Owner, owner_of_far_mad, owner_of_mad};
+use super::post::{hand_to, speaks_for_host};
 use super::route::{far, place_of_gid};
 use crate::base::limits;
 use crate::device::fabric::Way;
 use crate::device::{self, fabric, gid_of};
 use crate::progress::Engine;
 use crate::wire::native::meta::NativeMeta;
-use crate::wire::packets::GSI;
-use crate::wire::packets::arrived::destination;
-use crate::wire::packets::path::ICRC_BYTES;
+use crate::wire::packets::arrived::{GSI, ICRC_BYTES, destination};
 use crate::wire::roce::head::{headers_of, read_meta, write_meta};
 use crate::wire::to::Services;
 
@@ -114,7 +114,7 @@ fn general_services(
         (_, Patience::Handed)
         | (Owner::Here | Owner::Nobody, _)
         | (Owner::Unheard, Patience::Over) => {}
-        (Owner::Other(slot), _) => match engine.hand_to(slot, &head(), datagram) {
+        (Owner::Other(slot), _) => match hand_to(engine, slot, &head(), datagram) {
             Ok(()) => return true,
             Err(Refused::Full | Refused::Unsent) => return false,
             // it has died, and the registry lists it for a moment longer
@@ -123,7 +123,7 @@ fn general_services(
         (Owner::Unheard, Patience::Waiting) => return false,
         (Owner::Unheard, Patience::Fresh) => {
             // refused at once if too many wait already
-            if engine.cm().keep_packet(engine, &head(), datagram) {
+            if Cm::of(engine).keep_packet(engine, &head(), datagram) {
                 return true;
             }
         }
@@ -146,7 +146,7 @@ fn general_services(
             ..AddressVector::default()
         },
     };
-    engine.cm().message(engine, from, Some(to), mad);
+    Cm::of(engine).message(engine, from, Some(to), mad);
     true
 }
 
@@ -176,7 +176,7 @@ fn take_mad(engine: &Engine, from: Option<u32>, transport: &[u8]) -> bool {
     let Some((slot, mad)) = from.zip(mad_of(transport)) else {
         return false;
     };
-    engine.cm().message_in_packet(engine, slot, &mad);
+    Cm::of(engine).message_in_packet(engine, slot, &mad);
     true
 }
 
@@ -199,10 +199,10 @@ fn take_far_mad(
     match (owner_of_far_mad(engine, &own, &mad), patience) {
         // that process gets it, too
         (Owner::Other(_), _) => return true,
-        (Owner::Unheard | Owner::Nobody, _) if !engine.speaks_for_host() => return true,
+        (Owner::Unheard | Owner::Nobody, _) if !speaks_for_host(engine) => return true,
         (Owner::Unheard, Patience::Waiting) => return false,
         (Owner::Unheard, Patience::Fresh)
-            if engine.cm().keep_packet(engine, &meta.to_head(), packet) =>
+            if Cm::of(engine).keep_packet(engine, &meta.to_head(), packet) =>
         {
             return true;
         }
@@ -219,7 +219,7 @@ fn take_far_mad(
     };
     let sender = headers.grh.map_or(Gid::default(), |grh| grh.sgid);
     let from = far(&place, sender, way);
-    engine.cm().message(engine, from, Some(own), &mad);
+    Cm::of(engine).message(engine, from, Some(own), &mad);
     true
 }
 

@@ -5,36 +5,33 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use ferriband_cm::table::State as Phase;
 use ferriband_cm::{Input, LocalEnd, Ports, Route};
-use ferriband_memory::host::{HAND_OVER_HEAD, HOOK_PACKETS, ProcessRef};
+use ferriband_memory::host::{HAND_OVER_HEAD, ProcessRef};
 use ferriband_transport::types::AddressVector;
 use ferriband_wire::cm::{CmMad, Message, RejectReason};
 use ferriband_wire::mad::MAD_LEN;
 use ferriband_wire::{CommId, Gid, Lid, PKey, ServiceId};
 
 use super::arrive::ask_again;
-use super::outbox::{HEAD_MAD, Refused};
+use super::post::{hand_to, send, send_mad_in_packet, wants_mads_in_packets};
 use super::route::{self, Place, far};
 use super::unheard::{Packet, Time, Unheard, Waiting};
 use super::{Cm, Gone, HOP_LIMIT, State};
+use crate::device;
 use crate::device::fabric::Way;
-use crate::device::{self, Device};
 use crate::lock;
+use crate::process::message::HEAD_MAD;
 use crate::progress::Engine;
-use crate::wire::native::port::LocalPort;
-use crate::wire::packets::Roce;
 
 /// How long a process that ends tries to say so.
 const GOODBYE_NS: u64 = 50_000_000;
 /// How often it does, by packets.
 const GOODBYE_AGAIN_NS: u64 = 5_000_000;
 const GOODBYE_PAUSE: Duration = Duration::from_micros(50);
-/// What is taken from the post box at once.
-const POSTS_AT_ONCE: usize = 64;
 /// Where a request goes while nobody listens for it: nowhere.
 pub(super) const NOBODY: Route = Route::Host { slot: u32::MAX };
 
@@ -117,10 +114,10 @@ impl Cm {
                         state.local.push_back(mad)
                     }
                     Route::Host { slot } => {
-                        let shown = engine.wants_mads_in_packets() && state.is_native(slot, &mad);
-                        if !(shown && engine.send_mad_in_packet(slot, &mad)) {
+                        let shown = wants_mads_in_packets(engine) && state.is_native(slot, &mad);
+                        if !(shown && send_mad_in_packet(engine, slot, &mad)) {
                             // what is lost is asked for again
-                            let _ = engine.hand_to(slot, &mad_head(), &mad);
+                            let _ = hand_to(engine, slot, &mad_head(), &mad);
                         }
                         if engine.process.registry.member_in(slot).is_none() {
                             // it ended since the route was chosen, and nobody is left whose end could be told
@@ -395,120 +392,4 @@ fn mad_head() -> [u8; HAND_OVER_HEAD] {
     let mut head = [0; HAND_OVER_HEAD];
     head[0] = HEAD_MAD;
     head
-}
-
-impl Engine {
-    /// True if messages between processes of this host shall be seen.
-    fn wants_mads_in_packets(&self) -> bool {
-        crate::device::wanted::forced(false) || self.process.registry.hooks().any(HOOK_PACKETS)
-    }
-
-    /// The InfiniBand port takes packets from now on, if messages shall be seen and there is one.
-    pub(crate) fn open_for_mads(&self) {
-        if self.wants_mads_in_packets()
-            && let Some(device) = native_device()
-        {
-            // without it they come by the post box
-            let _ = self.packets_of(device);
-        }
-    }
-
-    /// On a host of a fabric: its packets come to this process from now on, those of connection managers among them.
-    pub(crate) fn open_to_fabric(&self) {
-        if crate::device::fabric::host().is_some()
-            && let Some(device) = native_device()
-        {
-            // without them nobody out there is heard, which who asks finds out
-            let _ = self.packets_of(device);
-        }
-    }
-
-    /// True if of this host's processes it is for this one to say that nobody listens for a
-    /// service: of those that take packets of the InfiniBand port the first.
-    pub(crate) fn speaks_for_host(&self) -> bool {
-        let local = self.opened_roce().and_then(Roce::local);
-        let takes = |process| {
-            let is_open = |local: &Arc<LocalPort>| local.socket().is_open_at(process);
-            // where that cannot be asked, two answers are better than none
-            local.is_some_and(|local| is_open(local).unwrap_or(false))
-        };
-        let me = self.process.registry.me();
-        let mut before = self.process.registry.members().into_iter();
-        !before.any(|member| member.process.slot < me.slot && takes(member.process))
-    }
-
-    /// Sends a message to another process as a packet of the InfiniBand port. False if it is not taken there.
-    fn send_mad_in_packet(&self, slot: u32, mad: &[u8; MAD_LEN]) -> bool {
-        let member = self.process.registry.member_in(slot);
-        let Some((device, member)) = native_device().zip(member) else {
-            return false;
-        };
-        self.watch_life(member.process);
-        let roce = self.packets_of(device);
-        roce.is_ok_and(|roce| roce.send_mad_to(device, member.process, mad))
-    }
-
-    /// Puts something into another process's post box, now or as soon as it has room.
-    ///
-    /// # Errors
-    /// It is lost.
-    pub(crate) fn hand_to(
-        &self,
-        slot: u32,
-        head: &[u8; HAND_OVER_HEAD],
-        body: &[u8],
-    ) -> Result<(), Refused> {
-        let mut outbox = lock(&self.cm().outbox);
-        let handed = outbox.hand(self, slot, head, body);
-        let due = outbox.due();
-        let before = self.agenda.cm_deadline.fetch_min(due, Ordering::AcqRel);
-        drop(outbox);
-        if due < before {
-            self.kick(false);
-        }
-        if let Some(member) = self.process.registry.member_in(slot) {
-            // whoever is talked to may end without a word
-            self.watch_life(member.process);
-        }
-        handed
-    }
-
-    /// Takes what others have put into the post box, by the progress thread.
-    pub(crate) fn empty_post_box(&self, room: &mut [u8]) {
-        let Some(post) = self.open_post_box() else {
-            return;
-        };
-        for _ in 0..POSTS_AT_ONCE {
-            let Ok(Some(came)) = post.receive(room) else {
-                return;
-            };
-            let (head, body) = room[..came.length].split_at(HAND_OVER_HEAD);
-            if head[0] != HEAD_MAD {
-                if let Some(roce) = self.wires.roce.get() {
-                    roce.handed(self.to(), head, body);
-                }
-                continue;
-            }
-            let Some(slot) = came.from else { continue };
-            for mad in body.as_chunks().0 {
-                self.cm().message(self, Route::Host { slot }, None, mad);
-            }
-        }
-    }
-}
-
-/// The InfiniBand device.
-fn native_device() -> Option<&'static Arc<Device>> {
-    crate::device::all()
-        .iter()
-        .find(|device| !device.is_ethernet())
-}
-
-/// To queue pair 1 of another port.
-fn send(engine: &Engine, device: u16, av: &AddressVector, mad: &[u8; MAD_LEN]) {
-    if let Some(device) = device::by_index(device.into())
-        && let Ok(roce) = engine.packets_of(&device)
-    {
-        roce.send_mad(&device, av, mad);
-    }
 }

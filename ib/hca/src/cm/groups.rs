@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ferriband_cm::Enhanced;
 use ferriband_transport::types::AddressVector;
 
-use super::events::{ConnParam, News, NewsKind, UdParam};
 use super::id::Stage;
+use super::news::{ConnParam, News, NewsKind, UdParam};
 use super::{Cm, CmAddress, HOP_LIMIT, State, route};
 use crate::base::error::Error;
 use crate::device::fabric::{self, InGroup};
@@ -126,7 +126,7 @@ impl Cm {
     /// # Errors
     /// `NotFound`.
     pub fn leave(&self, engine: &Engine, group: u32) -> Result<u32, Error> {
-        engine.process.check_epoch()?;
+        engine.life.check_epoch()?;
         let mut state = lock(&self.state);
         let gone = state
             .groups

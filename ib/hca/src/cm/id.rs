@@ -12,7 +12,7 @@ use ferriband_transport::types::{AddressVector, QpType};
 use ferriband_wire::cm::PortSpace;
 use ferriband_wire::{CommId, Gid, Lid, Mtu, Psn, ServiceId, Sl};
 
-use super::events::{ConnParam, News, NewsKind, UdParam};
+use super::news::{ConnParam, News, NewsKind, UdParam};
 use super::route::Place;
 use super::{CmChannel, UDP_QKEY};
 use crate::device::Device;

@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use ferriband_memory::host::{HAND_OVER_BODY, HAND_OVER_HEAD, HostError};
 use ferriband_wire::mad::MAD_LEN;
 
+use crate::process::message::HEAD_MAD;
 use crate::progress::Engine;
 
-/// First byte of the head of what is handed over: a message of the connection manager.
-pub(crate) const HEAD_MAD: u8 = b'M';
 /// How soon a full post box is tried again.
 const AGAIN_NS: u64 = 200_000;
 /// Bytes that wait at the most: some thousand messages. Beyond, they are lost, and asked for again by those who miss them.

@@ -10,8 +10,8 @@ use ferriband_wire::cm::{CmMad, CmPath, IpCmHeader, IpPair, PortSpace, PrivateDa
 use ferriband_wire::mad::MAD_LEN;
 use ferriband_wire::{CommId, Guid, Mtu, PKey, Psn, Qpn, ServiceId, TimeCode, TransactionId};
 
+use super::engine::Engine;
 use super::{CmChannel, NewsKind};
-use crate::progress::Engine;
 
 /// A REQ for a port of SDP's, of a stranger whose connection has this number.
 fn request(

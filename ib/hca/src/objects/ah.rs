@@ -7,13 +7,13 @@ use ferriband_transport::types::AddressVector;
 
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::objects::context::Pd;
+use crate::objects::domain::Domain;
 
 /// A path to a port, for datagrams.
 #[derive(Debug)]
 pub struct Ah {
     /// Its protection domain.
-    pub pd: Arc<Pd>,
+    pub pd: Arc<Domain>,
     /// The path.
     pub av: AddressVector,
     /// What the C face stores to find its object.
@@ -21,7 +21,8 @@ pub struct Ah {
 }
 
 impl Ah {
-    pub(crate) fn new(pd: Arc<Pd>, av: AddressVector) -> Result<Arc<Self>, Error> {
+    pub(crate) fn new(pd: Arc<Domain>, av: AddressVector) -> Result<Arc<Self>, Error> {
+        pd.ctx.check_alive()?;
         if av.port_num == 0 || av.port_num > limits::PORTS {
             return Err(Error::Invalid("no such port"));
         }
@@ -39,7 +40,7 @@ impl Ah {
             ));
         }
         if av.is_global && av.dgid.is_multicast() && !pd.ctx.device.is_ethernet() {
-            pd.ctx.engine.meet_group(&av.dgid);
+            pd.ctx.host.meet_group(&av.dgid);
         }
         pd.use_it();
         Ok(Arc::new(Ah {
@@ -51,7 +52,7 @@ impl Ah {
 
     /// Ends the handle.
     pub fn destroy(&self) -> Result<(), Error> {
-        self.pd.ctx.engine.check_alive()?;
+        self.pd.ctx.status.life.check()?;
         self.pd.release();
         Ok(())
     }

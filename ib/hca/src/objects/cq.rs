@@ -3,7 +3,6 @@
 //! Owns the ring of completions and the arming of notification. Must not know who completes.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -13,14 +12,13 @@ use ferriband_transport::types::{Completion, WcStatus};
 use crate::base::channel::EventQueue;
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::objects::context::Context;
+use crate::objects::catch::{Catch, DISARMED, Shown};
 use crate::objects::event::AsyncKind;
-use crate::progress::Waiting;
+use crate::objects::open::OpenDevice;
 use crate::{FastMutex, lock};
 
 /// Entries that are allocated from the start; a longer queue grows while it fills.
 const PREALLOCATED: usize = 1 << 16;
-const DISARMED: u32 = 0;
 const SOLICITED: u32 = 1;
 const ANY: u32 = 2;
 
@@ -31,11 +29,12 @@ pub struct CompChannel {
     pub events: EventQueue<usize>,
     /// Completion queues that use it.
     pub(crate) users: AtomicUsize,
-    ctx: Arc<Context>,
+    pub(crate) ctx: Arc<OpenDevice>,
 }
 
 impl CompChannel {
-    pub(crate) fn new(ctx: Arc<Context>) -> Result<Arc<Self>, Error> {
+    pub(crate) fn new(ctx: Arc<OpenDevice>) -> Result<Arc<Self>, Error> {
+        ctx.check_alive()?;
         Ok(Arc::new(CompChannel {
             events: EventQueue::new()?,
             users: AtomicUsize::new(0),
@@ -43,32 +42,16 @@ impl CompChannel {
         }))
     }
 
-    /// The descriptor of events, for one who is about to wait for a count of it, and what else to
-    /// wait for meanwhile: until one of those is readable, or the descriptor. None if a count is
-    /// there, if the program does not want to wait, or if another thread handles packets.
-    ///
-    /// # Errors
-    /// `Gone`.
-    pub fn wait(&self) -> Result<(RawFd, Option<Waiting>), Error> {
-        // a forked child shares the descriptor: it must not take its parent's events
-        self.ctx.engine.check_alive()?;
-        let fd = self.events.fd();
-        if !self.events.is_empty() || self.events.is_nonblocking() {
-            return Ok((fd, None));
-        }
-        let waiting = self.ctx.engine.wait_inside();
-        Ok((fd, waiting.filter(|_| self.events.is_empty())))
-    }
-
-    /// After such a wait: handles what has come, and takes the oldest event if that made one.
+    /// After a wait ([`crate::Waiting::begin`]): handles what has come, and takes the oldest event
+    /// if that made one.
     /// `rung` if the first of what was waited for was readable.
     pub fn take_came(&self, rung: bool) -> Option<usize> {
-        self.events.take_from(|| self.ctx.engine.take_came(rung))
+        self.events.take_from(|| self.ctx.host.take_came(rung))
     }
 
     /// From now on the progress thread handles packets, and whoever waits does so for events alone.
     pub fn wait_by_thread(&self) {
-        self.ctx.engine.wait_by_thread();
+        self.ctx.host.wait_by_thread();
     }
 
     /// The event, the cookie of a completion queue, for a count that the caller has read from the
@@ -80,8 +63,8 @@ impl CompChannel {
     /// Takes the oldest event: the cookie of its completion queue. Blocks unless the descriptor is
     /// non-blocking.
     pub fn next_event(&self) -> Result<usize, Error> {
-        self.ctx.engine.check_alive()?;
-        self.ctx.engine.hand_over();
+        self.ctx.status.life.check()?;
+        self.ctx.host.hand_over();
         self.events.next(|_| {})
     }
 
@@ -90,7 +73,7 @@ impl CompChannel {
     /// # Errors
     /// `Busy` while a completion queue uses it.
     pub fn destroy(&self) -> Result<(), Error> {
-        self.ctx.engine.check_alive()?;
+        self.ctx.status.life.check()?;
         match self.users.load(Ordering::Acquire) {
             0 => Ok(()),
             _ => Err(Error::Busy("completion queues use the channel")),
@@ -111,75 +94,6 @@ pub struct Stamped {
     place: u64,
 }
 
-/// A completion on its way to a program that polls just now: the first of an empty queue need not
-/// pass through it. Order is kept: who offers holds what orders completions of its queue pair, and
-/// nothing earlier is queued.
-#[derive(Debug, Default)]
-pub(crate) struct Catch<'a> {
-    /// The queue that is polled.
-    polled: Option<&'a Cq>,
-    /// Completions that lie in it.
-    queued: Option<&'a AtomicU32>,
-    caught: Option<Completion>,
-    /// A program looks itself.
-    polls: bool,
-}
-
-impl<'a> Catch<'a> {
-    /// Nobody polls: everything is queued.
-    #[inline]
-    pub(crate) fn nobody() -> Self {
-        Catch::default()
-    }
-
-    /// A program looks that waits for an event: everything is queued, and it comes back.
-    #[inline]
-    pub(crate) fn for_wait() -> Self {
-        Catch {
-            polls: true,
-            ..Catch::default()
-        }
-    }
-
-    /// True if a program looks: it comes back.
-    #[inline]
-    pub(crate) fn somebody_polls(&self) -> bool {
-        self.polls
-    }
-
-    /// True if another thread has queued a completion for the program that polls.
-    #[inline]
-    pub(crate) fn has_queued(&self) -> bool {
-        self.queued
-            .is_some_and(|count| count.load(Ordering::Acquire) > 0)
-    }
-
-    fn for_poll_of(cq: &'a Cq) -> Self {
-        Catch {
-            // a time of arrival and an event are the queue's to give
-            polled: (!cq.timestamps && !cq.wallclock).then_some(cq),
-            queued: Some(&cq.count),
-            caught: None,
-            polls: true,
-        }
-    }
-
-    /// Hands the completion to the polling program if it is for it and the next; else it has to be
-    /// queued.
-    #[inline]
-    fn takes(&mut self, cq: &Cq, completion: &Completion) -> bool {
-        let next = self.caught.is_none()
-            && self.polled.is_some_and(|polled| std::ptr::eq(polled, cq))
-            && cq.count.load(Ordering::Acquire) == 0
-            && !cq.overrun.load(Ordering::Relaxed)
-            && (cq.channel.is_none() || cq.armed.load(Ordering::Acquire) == DISARMED);
-        if next {
-            self.caught = Some(*completion);
-        }
-        next
-    }
-}
-
 #[derive(Debug)]
 struct Ring {
     entries: VecDeque<Stamped>,
@@ -191,17 +105,15 @@ struct Ring {
 /// A completion queue.
 #[derive(Debug)]
 pub struct Cq {
-    /// The context it belongs to.
-    pub ctx: Arc<Context>,
+    /// The device, as it was opened.
+    pub ctx: Arc<OpenDevice>,
     /// What the C face stores to find its object.
     pub cookie: AtomicUsize,
     channel: Option<Arc<CompChannel>>,
     ring: FastMutex<Ring>,
-    count: AtomicU32,
+    shown: Shown,
     /// Places below this were taken by the program.
     taken: AtomicU64,
-    armed: AtomicU32,
-    overrun: AtomicBool,
     ignore_overrun: bool,
     timestamps: bool,
     wallclock: bool,
@@ -212,7 +124,7 @@ pub struct Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        self.ctx.engine.polls.queues.fetch_sub(1, Ordering::Relaxed);
+        self.ctx.status.polls.queues.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -234,7 +146,8 @@ pub struct CqInit {
 }
 
 impl Cq {
-    pub(crate) fn new(ctx: Arc<Context>, init: CqInit) -> Result<Arc<Self>, Error> {
+    pub(crate) fn new(ctx: Arc<OpenDevice>, init: CqInit) -> Result<Arc<Self>, Error> {
+        ctx.check_alive()?;
         if init.cqe == 0 || init.cqe > limits::MAX_CQE {
             return Err(Error::Invalid(
                 "a completion queue holds between 1 and max_cqe completions",
@@ -246,7 +159,14 @@ impl Cq {
         if let Some(channel) = &init.channel {
             channel.users.fetch_add(1, Ordering::AcqRel);
         }
-        ctx.engine.polls.queues.fetch_add(1, Ordering::Relaxed);
+        ctx.status.polls.queues.fetch_add(1, Ordering::Relaxed);
+        let shown = Shown {
+            count: AtomicU32::new(0),
+            armed: AtomicU32::new(DISARMED),
+            overrun: AtomicBool::new(false),
+            has_channel: init.channel.is_some(),
+            stamps: init.timestamps || init.wallclock,
+        };
         Ok(Arc::new(Cq {
             ctx,
             cookie: AtomicUsize::new(0),
@@ -256,10 +176,8 @@ impl Cq {
                 capacity: init.cqe as usize,
                 pushed: 0,
             }),
-            count: AtomicU32::new(0),
+            shown,
             taken: AtomicU64::new(0),
-            armed: AtomicU32::new(DISARMED),
-            overrun: AtomicBool::new(false),
             ignore_overrun: init.ignore_overrun,
             timestamps: init.timestamps,
             wallclock: init.wallclock,
@@ -275,7 +193,7 @@ impl Cq {
     /// As [`Cq::push`], but past the queue if the program polls it just now.
     #[inline]
     pub(crate) fn push_or_hand(&self, completion: &Completion, catch: &mut Catch<'_>) -> u64 {
-        if catch.takes(self, completion) {
+        if catch.takes(&self.shown, completion) {
             return TAKEN_AT_ONCE;
         }
         self.push(*completion)
@@ -305,27 +223,28 @@ impl Cq {
             let full = ring.entries.len() >= ring.capacity || ring.entries.try_reserve(1).is_err();
             // once one is lost none follows it: a program must not take the later for the next
             // (I13)
-            if full || self.overrun.load(Ordering::Acquire) {
+            if full || self.shown.overrun.load(Ordering::Acquire) {
                 self.overran();
                 return TAKEN_AT_ONCE;
             }
             stamped.place = place;
             ring.pushed += 1;
             ring.entries.push_back(stamped);
-            self.count
+            self.shown
+                .count
                 .store(ring.entries.len() as u32, Ordering::Release);
             place
         };
-        self.ctx.engine.wake_resting();
+        self.ctx.status.wake_resting();
         let Some(channel) = &self.channel else {
             return place;
         };
         fence(Ordering::SeqCst);
-        let armed = self.armed.load(Ordering::Acquire);
+        let armed = self.shown.armed.load(Ordering::Acquire);
         let wanted = armed == ANY
             || armed == SOLICITED
                 && (completion.solicited || completion.status != WcStatus::Success);
-        if wanted && self.armed.swap(DISARMED, Ordering::AcqRel) != DISARMED {
+        if wanted && self.shown.armed.swap(DISARMED, Ordering::AcqRel) != DISARMED {
             channel.events.push(self.cookie.load(Ordering::Acquire));
         }
         place
@@ -339,7 +258,7 @@ impl Cq {
 
     #[cold]
     fn overran(&self) {
-        if !self.ignore_overrun && !self.overrun.swap(true, Ordering::AcqRel) {
+        if !self.ignore_overrun && !self.shown.overrun.swap(true, Ordering::AcqRel) {
             self.ctx
                 .raise(AsyncKind::CqErr, self.cookie.load(Ordering::Acquire));
         }
@@ -352,11 +271,11 @@ impl Cq {
     /// which shares its parent's rings and must not drive them.
     #[inline]
     pub fn poll(&self, max: usize, mut each: impl FnMut(&Stamped)) -> Result<usize, Error> {
-        self.ctx.engine.check_alive()?;
+        self.ctx.status.life.check()?;
         let mut taken = 0;
-        if self.count.load(Ordering::Acquire) == 0 && max > 0 {
-            let mut catch = Catch::for_poll_of(self);
-            self.ctx.engine.poll(&mut catch);
+        if self.shown.count.load(Ordering::Acquire) == 0 && max > 0 {
+            let mut catch = Catch::for_poll_of(&self.shown);
+            self.ctx.host.poll(&mut catch);
             if let Some(completion) = catch.caught {
                 each(&Stamped {
                     completion,
@@ -364,8 +283,8 @@ impl Cq {
                 });
                 taken = 1;
             }
-            if taken == max || self.count.load(Ordering::Acquire) == 0 {
-                if taken == 0 && self.overrun.load(Ordering::Acquire) {
+            if taken == max || self.shown.count.load(Ordering::Acquire) == 0 {
+                if taken == 0 && self.shown.overrun.load(Ordering::Acquire) {
                     return Err(Error::Gone("the completion queue was overrun"));
                 }
                 return Ok(taken);
@@ -383,9 +302,10 @@ impl Cq {
         }
         if let Some(below) = below {
             self.taken.store(below, Ordering::Release);
-            self.ctx.engine.found();
+            self.ctx.status.found();
         }
-        self.count
+        self.shown
+            .count
             .store(ring.entries.len() as u32, Ordering::Release);
         Ok(taken)
     }
@@ -396,15 +316,15 @@ impl Cq {
     /// # Errors
     /// `Gone` in a forked child.
     pub fn req_notify(&self, solicited_only: bool) -> Result<(), Error> {
-        self.ctx.engine.check_alive()?;
+        self.ctx.status.life.check()?;
         if self.channel.is_none() {
             return Ok(());
         }
         let want = if solicited_only { SOLICITED } else { ANY };
         // the wider request stands
-        self.armed.fetch_max(want, Ordering::SeqCst);
+        self.shown.armed.fetch_max(want, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        self.ctx.engine.hand_over();
+        self.ctx.host.hand_over();
         Ok(())
     }
 
@@ -413,7 +333,7 @@ impl Cq {
     /// # Errors
     /// `Invalid` if it is out of range or below what is queued.
     pub fn resize(&self, cqe: u32) -> Result<(), Error> {
-        self.ctx.engine.check_alive()?;
+        self.ctx.status.life.check()?;
         if cqe == 0 || cqe > limits::MAX_CQE {
             return Err(Error::Invalid(
                 "a completion queue holds between 1 and max_cqe completions",
@@ -432,7 +352,8 @@ impl Cq {
         let mut ring = lock(&self.ring);
         // places of others stay as they are: a place is a number, not an index
         ring.entries.retain(|entry| entry.completion.qp_num != qpn);
-        self.count
+        self.shown
+            .count
             .store(ring.entries.len() as u32, Ordering::Release);
     }
 
@@ -441,11 +362,11 @@ impl Cq {
     /// # Errors
     /// `Busy` while queue pairs use it.
     pub fn destroy(&self) -> Result<(), Error> {
-        self.ctx.engine.check_alive()?;
+        self.ctx.status.life.check()?;
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("queue pairs use the completion queue"));
         }
-        self.armed.store(DISARMED, Ordering::SeqCst);
+        self.shown.armed.store(DISARMED, Ordering::SeqCst);
         if let Some(channel) = &self.channel {
             let cookie = self.cookie.load(Ordering::Acquire);
             channel.events.retract(|event| *event == cookie);

@@ -4,10 +4,14 @@
 //! Owns the objects but for queue pairs. Must not know how anything travels.
 
 pub mod ah;
-pub mod context;
+pub(crate) mod catch;
 pub mod cq;
+pub(crate) mod domain;
 pub(crate) mod event;
+pub(crate) mod host;
 pub mod mr;
+pub mod open;
 pub(crate) mod owner;
 pub(crate) mod regions;
 pub mod srq;
+pub(crate) mod xrcd;

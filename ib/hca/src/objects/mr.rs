@@ -15,20 +15,10 @@ use ferriband_transport::types::Access;
 use crate::base::error::Error;
 use crate::base::limits;
 use crate::lock;
-use crate::objects::context::{Context, Pd};
-
-/// How to register a region.
-#[derive(Clone, Copy, Debug)]
-pub struct MrInit {
-    /// First byte, a process address.
-    pub addr: u64,
-    /// Length in bytes.
-    pub length: u64,
-    /// Address by which requests name the first byte.
-    pub iova: u64,
-    /// Rights.
-    pub access: Access,
-}
+use crate::objects::domain::Domain;
+use crate::objects::open::OpenDevice;
+use crate::objects::regions::WindowState;
+pub use crate::objects::regions::{MrInit, MwKind};
 
 #[derive(Clone, Copy, Debug)]
 struct Extent {
@@ -45,7 +35,7 @@ pub struct Mr {
     pub cookie: AtomicUsize,
     /// Device memory that it names, if it does.
     pub dm: Option<Arc<DeviceMemory>>,
-    pd: Mutex<Arc<Pd>>,
+    pd: Mutex<Arc<Domain>>,
     key: AtomicU32,
     extent: Mutex<Extent>,
 }
@@ -80,8 +70,8 @@ fn check_memory(init: &MrInit) -> Result<(), Error> {
 }
 
 /// Writes the entry of a region's key.
-fn publish(pd: &Pd, key: u32, init: &MrInit, dm: Option<&DeviceMemory>) -> Extent {
-    let memory = pd.ctx.engine.memory();
+fn publish(pd: &Domain, key: u32, init: &MrInit, dm: Option<&DeviceMemory>) -> Extent {
+    let memory = pd.ctx.host.memory();
     let map_id = memory.publish_key(key, pd.id, init, dm.map(|dm| &dm.segment));
     Extent {
         addr: init.addr,
@@ -92,12 +82,13 @@ fn publish(pd: &Pd, key: u32, init: &MrInit, dm: Option<&DeviceMemory>) -> Exten
 }
 
 impl Mr {
-    pub(crate) fn register(pd: &Arc<Pd>, init: MrInit) -> Result<Arc<Self>, Error> {
+    pub(crate) fn register(pd: &Arc<Domain>, init: MrInit) -> Result<Arc<Self>, Error> {
+        pd.ctx.check_alive()?;
         Self::publish(pd, init, None)
     }
 
     pub(crate) fn of_dm(
-        pd: &Arc<Pd>,
+        pd: &Arc<Domain>,
         dm: &Arc<DeviceMemory>,
         offset: u64,
         length: u64,
@@ -121,17 +112,16 @@ impl Mr {
     }
 
     fn publish(
-        pd: &Arc<Pd>,
+        pd: &Arc<Domain>,
         init: MrInit,
         dm: Option<Arc<DeviceMemory>>,
     ) -> Result<Arc<Self>, Error> {
-        let engine = &pd.ctx.engine;
-        engine.check_alive()?;
+        pd.ctx.status.life.check()?;
         check_init(&init)?;
         if dm.is_none() {
             check_memory(&init)?;
         }
-        let key = engine.memory().claim_key()?;
+        let key = pd.ctx.host.memory().claim_key()?;
         let extent = publish(pd, key, &init, dm.as_deref());
         pd.use_it();
         Ok(Arc::new(Mr {
@@ -149,7 +139,7 @@ impl Mr {
     }
 
     /// Its protection domain.
-    pub fn pd(&self) -> Arc<Pd> {
+    pub fn pd(&self) -> Arc<Domain> {
         lock(&self.pd).clone()
     }
 
@@ -166,13 +156,13 @@ impl Mr {
     /// that case the key is revoked nevertheless.
     pub fn deregister(&self) -> Result<(), Error> {
         let pd = self.pd();
-        let engine = &pd.ctx.engine;
-        engine.check_alive()?;
-        if lock(&engine.regions.bound).contains_key(&self.key()) {
+        pd.ctx.status.life.check()?;
+        let memory = pd.ctx.host.memory();
+        if lock(&memory.regions.bound).contains_key(&self.key()) {
             return Err(Error::Busy("memory windows are bound to the region"));
         }
-        engine.memory().revoke_key(self.key())?;
-        engine.peers.forget_mapping(lock(&self.extent).map_id);
+        memory.revoke_key(self.key())?;
+        memory.quiet.forget_mapping(lock(&self.extent).map_id);
         if let Some(dm) = &self.dm {
             dm.regions.fetch_sub(1, Ordering::AcqRel);
         }
@@ -188,15 +178,15 @@ impl Mr {
     /// access. On failure the region is as before, but for a stopped peer, which leaves it revoked.
     pub fn reregister(
         &self,
-        pd: Option<&Arc<Pd>>,
+        pd: Option<&Arc<Domain>>,
         range: Option<(u64, u64)>,
         access: Option<Access>,
     ) -> Result<(), Error> {
         let old_pd = self.pd();
-        let engine = &old_pd.ctx.engine;
-        engine.check_alive()?;
+        old_pd.ctx.status.life.check()?;
+        let memory = old_pd.ctx.host.memory();
         let key = self.key();
-        if lock(&engine.regions.bound).contains_key(&key) {
+        if lock(&memory.regions.bound).contains_key(&key) {
             return Err(Error::Busy("memory windows are bound to the region"));
         }
         let new_pd = pd.unwrap_or(&old_pd);
@@ -213,9 +203,9 @@ impl Mr {
         if self.dm.is_none() && (range.is_some() || access != old.access) {
             check_memory(&init)?;
         }
-        KeyEntry::revoke(&**engine.process.own, key_index(key));
-        engine.memory().quiet.wait_for_marks(Revoked::Key(key))?;
-        engine.peers.forget_mapping(old.map_id);
+        KeyEntry::revoke(&**memory.process.own, key_index(key));
+        memory.quiet.wait_for_marks(Revoked::Key(key))?;
+        memory.quiet.forget_mapping(old.map_id);
         let extent = publish(new_pd, key, &init, self.dm.as_deref());
         *lock(&self.extent) = extent;
         new_pd.use_it();
@@ -225,20 +215,11 @@ impl Mr {
     }
 }
 
-/// Kind of a memory window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MwKind {
-    /// Bound by a verb; addressed by any queue pair of the domain.
-    Type1,
-    /// Bound by a work request; addressed by the queue pair that bound it.
-    Type2,
-}
-
 /// A memory window.
 #[derive(Debug)]
 pub struct Mw {
     /// Its protection domain.
-    pub pd: Arc<Pd>,
+    pub pd: Arc<Domain>,
     /// Type 1 or 2.
     pub kind: MwKind,
     /// What the C face stores to find its object.
@@ -247,22 +228,12 @@ pub struct Mw {
     pub first_key: u32,
 }
 
-/// What the engine remembers of a window.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WindowState {
-    pub kind: MwKind,
-    pub pd: u32,
-    /// Key that is valid now; 0 while unbound.
-    pub bound: u32,
-    /// Key of the region it is bound to.
-    pub region: u32,
-}
-
 impl Mw {
-    pub(crate) fn allocate(pd: &Arc<Pd>, kind: MwKind) -> Result<Arc<Self>, Error> {
-        let engine = &pd.ctx.engine;
-        let first_key = engine.memory().claim_key()?;
-        lock(&engine.regions.windows).insert(
+    pub(crate) fn allocate(pd: &Arc<Domain>, kind: MwKind) -> Result<Arc<Self>, Error> {
+        pd.ctx.check_alive()?;
+        let memory = pd.ctx.host.memory();
+        let first_key = memory.claim_key()?;
+        lock(&memory.regions.windows).insert(
             key_index(first_key) as u32,
             WindowState {
                 kind,
@@ -286,10 +257,10 @@ impl Mw {
     /// `Busy` if a peer stopped in the middle of an access by it; the key is revoked, and the
     /// program may try again.
     pub fn deallocate(&self) -> Result<(), Error> {
-        let engine = &self.pd.ctx.engine;
-        engine.check_alive()?;
+        self.pd.ctx.status.life.check()?;
+        let memory = self.pd.ctx.host.memory();
         let index = key_index(self.first_key) as u32;
-        let state = lock(&engine.regions.windows).remove(&index);
+        let state = lock(&memory.regions.windows).remove(&index);
         let key = state.map_or(self.first_key, |state| {
             if state.bound == 0 {
                 self.first_key
@@ -297,14 +268,14 @@ impl Mw {
                 state.bound
             }
         });
-        if let Err(error) = engine.memory().revoke_key(key) {
-            lock(&engine.regions.windows).extend(state.map(|state| (index, state)));
+        if let Err(error) = memory.revoke_key(key) {
+            lock(&memory.regions.windows).extend(state.map(|state| (index, state)));
             return Err(error);
         }
         if let Some(state) = state
             && state.bound != 0
         {
-            engine.memory().release_region(state.region);
+            memory.release_region(state.region);
         }
         self.pd.release();
         Ok(())
@@ -314,8 +285,8 @@ impl Mw {
 /// Memory of the device: a shared segment, mapped by whoever writes to it.
 #[derive(Debug)]
 pub struct DeviceMemory {
-    /// The context it belongs to.
-    pub ctx: Arc<Context>,
+    /// The device, as it was opened.
+    pub ctx: Arc<OpenDevice>,
     /// What the C face stores to find its object.
     pub cookie: AtomicUsize,
     /// Length in bytes as asked for.
@@ -325,7 +296,7 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    pub(crate) fn allocate(ctx: &Arc<Context>, length: u64) -> Result<Arc<Self>, Error> {
+    pub(crate) fn allocate(ctx: &Arc<OpenDevice>, length: u64) -> Result<Arc<Self>, Error> {
         if length == 0 || length > limits::MAX_DM {
             return Err(Error::Invalid(
                 "device memory is between 1 byte and max_dm_size",

@@ -1,31 +1,31 @@
-//! Who has the device open.
+//! Who has devices open.
 //!
-//! Owns the list of contexts. Must not know what they are used for.
+//! Owns the list. Must not know what they are used for.
 
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::lock;
-use crate::objects::context::Context;
 use crate::objects::event::AsyncKind;
+use crate::objects::open::OpenDevice;
 
 /// The only port.
 pub(crate) const PORT: usize = 1;
 
-/// Contexts of a process.
+/// Open devices of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    pub(crate) contexts: Mutex<Vec<Weak<Context>>>,
+    pub(crate) contexts: Mutex<Vec<Weak<OpenDevice>>>,
 }
 
 impl Owners {
-    /// A context was opened.
-    pub(crate) fn keep(&self, context: &Arc<Context>) {
+    /// A device was opened.
+    pub(crate) fn keep(&self, context: &Arc<OpenDevice>) {
         let mut contexts = lock(&self.contexts);
         contexts.retain(|other| other.strong_count() > 0);
         contexts.push(Arc::downgrade(context));
     }
 
-    pub(crate) fn of(&self, ifindex: u32) -> Vec<Arc<Context>> {
+    pub(crate) fn of(&self, ifindex: u32) -> Vec<Arc<OpenDevice>> {
         let contexts = lock(&self.contexts);
         contexts
             .iter()

@@ -15,10 +15,42 @@ use ferriband_transport::types::Access;
 
 use crate::base::error::Error;
 use crate::lock;
-use crate::objects::mr::{MrInit, MwKind, WindowState};
 use crate::process::keys::KeyTable;
-use crate::process::peers::{MapSource, Peers};
+use crate::process::peers::MapSource;
 use crate::process::process::Process;
+
+/// How to register a region.
+#[derive(Clone, Copy, Debug)]
+pub struct MrInit {
+    /// First byte, a process address.
+    pub addr: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Address by which requests name the first byte.
+    pub iova: u64,
+    /// Rights.
+    pub access: Access,
+}
+
+/// Kind of a memory window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MwKind {
+    /// Bound by a verb; addressed by any queue pair of the domain.
+    Type1,
+    /// Bound by a work request; addressed by the queue pair that bound it.
+    Type2,
+}
+
+/// What is remembered of a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowState {
+    pub kind: MwKind,
+    pub pd: u32,
+    /// Key that is valid now; 0 while unbound.
+    pub bound: u32,
+    /// Key of the region it is bound to.
+    pub region: u32,
+}
 
 /// Regions and windows of a process.
 #[derive(Debug, Default)]
@@ -29,8 +61,14 @@ pub(crate) struct Regions {
     pub(crate) bound: Mutex<BTreeMap<u32, usize>>,
 }
 
-/// Who waits until nobody is in the middle of an access.
+/// Who hands regions out to peers, and waits until nobody is in the middle of an access.
 pub(crate) trait Quiet {
+    /// Remembers how peers can map a region; 0 if no identifier is left.
+    fn keep_mapping(&self, source: MapSource) -> u32;
+
+    /// The region behind an identifier is deregistered.
+    fn forget_mapping(&self, id: u32);
+
     /// Returns when no access to what was revoked is in flight, here or in a peer.
     ///
     /// # Errors
@@ -39,14 +77,13 @@ pub(crate) trait Quiet {
 }
 
 /// Regions, with what publishing and revoking one needs.
-pub(crate) struct Memory<'a, Q> {
+pub(crate) struct Memory<'a> {
     pub(crate) regions: &'a Regions,
     pub(crate) process: &'a Process,
-    pub(crate) peers: &'a Peers<Q>,
     pub(crate) quiet: &'a dyn Quiet,
 }
 
-impl<Q> Memory<'_, Q> {
+impl Memory<'_> {
     /// Writes the entry of a region's key, in protection domain `pd`; `dm` is the device memory
     /// that it names. Gives the identifier by which peers map it, 0 for none.
     pub(crate) fn publish_key(
@@ -224,7 +261,7 @@ impl<Q> Memory<'_, Q> {
         if let Some(dm) = dm {
             let offset = addr - dm.base_addr();
             return (
-                self.peers.keep_mapping(MapSource::Segment(dm.clone())),
+                self.quiet.keep_mapping(MapSource::Segment(dm.clone())),
                 offset,
             );
         }
@@ -232,7 +269,7 @@ impl<Q> Memory<'_, Q> {
             Some(found) => {
                 let offset = found.offset;
                 (
-                    self.peers.keep_mapping(MapSource::File(found, length)),
+                    self.quiet.keep_mapping(MapSource::File(found, length)),
                     offset,
                 )
             }

@@ -8,9 +8,10 @@ use ferriband_transport::types::Sge;
 
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::objects::context::Pd;
 use crate::objects::cq::Cq;
+use crate::objects::domain::Domain;
 use crate::objects::event::AsyncKind;
+use crate::objects::xrcd::Xrcd;
 use crate::{FastMutex, lock};
 
 /// How to create a shared receive queue.
@@ -23,18 +24,18 @@ pub struct SrqInit {
     /// Raise an event when fewer receives than this remain; 0 never.
     pub limit: u32,
     /// Completion queue and domain of an extended (XRC) one.
-    pub xrc: Option<(Arc<crate::xrc::Xrcd>, Arc<Cq>)>,
+    pub xrc: Option<(Arc<Xrcd>, Arc<Cq>)>,
 }
 
 /// A shared receive queue.
 #[derive(Debug)]
 pub struct Srq {
     /// Its protection domain.
-    pub pd: Arc<Pd>,
+    pub pd: Arc<Domain>,
     /// What the C face stores to find its object.
     pub cookie: AtomicUsize,
     /// Domain and completion queue, if it is an extended one.
-    pub xrc: Option<(Arc<crate::xrc::Xrcd>, Arc<Cq>)>,
+    pub xrc: Option<(Arc<Xrcd>, Arc<Cq>)>,
     /// Its number (XRC), else 0.
     pub number: u32,
     pub(crate) queue: FastMutex<RecvQueue>,
@@ -44,7 +45,9 @@ pub struct Srq {
 }
 
 impl Srq {
-    pub(crate) fn new(pd: Arc<Pd>, init: SrqInit) -> Result<Arc<Self>, Error> {
+    /// One of an XRC domain is to be made known under its number by who made it.
+    pub(crate) fn new(pd: Arc<Domain>, init: SrqInit) -> Result<Arc<Self>, Error> {
+        pd.ctx.check_alive()?;
         check_size(init.max_wr)?;
         if init.max_sge > limits::MAX_SGE {
             return Err(Error::Invalid(
@@ -56,12 +59,13 @@ impl Srq {
             Some((domain, cq)) => {
                 let number = domain.claim_srq(pd.id)?;
                 cq.users.fetch_add(1, Ordering::AcqRel);
+                domain.users.fetch_add(1, Ordering::AcqRel);
                 number
             }
             None => 0,
         };
         pd.use_it();
-        let srq = Arc::new(Srq {
+        Ok(Arc::new(Srq {
             cookie: AtomicUsize::new(0),
             number,
             queue: FastMutex::new(RecvQueue::new(init.max_wr, init.max_sge)),
@@ -70,16 +74,12 @@ impl Srq {
             users: AtomicUsize::new(0),
             xrc: init.xrc,
             pd,
-        });
-        if let Some((domain, _)) = &srq.xrc {
-            domain.add_srq(&srq);
-        }
-        Ok(srq)
+        }))
     }
 
     /// Queues a receive.
     pub fn post_recv(&self, wr_id: u64, sges: &[Sge]) -> Result<(), Error> {
-        self.pd.ctx.engine.check_alive()?;
+        self.pd.ctx.status.life.check()?;
         Ok(lock(&self.queue).push(wr_id, sges)?)
     }
 
@@ -99,7 +99,7 @@ impl Srq {
     /// `Invalid` if the size is out of range or below what is queued, or a limit, new or armed
     /// before, is beyond the size.
     pub fn modify(&self, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), Error> {
-        self.pd.ctx.engine.check_alive()?;
+        self.pd.ctx.status.life.check()?;
         let mut queue = lock(&self.queue);
         let size = max_wr.unwrap_or_else(|| queue.capacity());
         if limit.unwrap_or_else(|| self.limit.load(Ordering::Acquire)) > size {
@@ -155,12 +155,13 @@ impl Srq {
     /// # Errors
     /// `Busy` while queue pairs use it.
     pub fn destroy(&self) -> Result<(), Error> {
-        self.pd.ctx.engine.check_alive()?;
+        self.pd.ctx.status.life.check()?;
         if self.users.load(Ordering::Acquire) > 0 {
             return Err(Error::Busy("queue pairs use the shared receive queue"));
         }
         if let Some((domain, cq)) = &self.xrc {
-            domain.remove_srq(self.number);
+            domain.users.fetch_sub(1, Ordering::AcqRel);
+            self.pd.ctx.host.forget_srq(self.number);
             cq.users.fetch_sub(1, Ordering::AcqRel);
         }
         self.pd.release();

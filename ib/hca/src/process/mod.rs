@@ -13,3 +13,4 @@ pub(crate) mod peers;
 pub(crate) mod polls;
 #[allow(clippy::module_inception)]
 pub(crate) mod process;
+pub(crate) mod status;

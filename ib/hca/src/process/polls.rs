@@ -5,6 +5,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
+/// Nobody sleeps here.
+pub(crate) const NOBODY: u32 = 0;
+/// A thread that polls does.
+pub(crate) const POLLS: u32 = 1;
+/// A thread that waits for an event does.
+pub(crate) const WAITS: u32 = 2;
+
 /// A program that polls.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -43,7 +50,7 @@ pub(crate) struct Rests {
 impl Default for Rests {
     fn default() -> Self {
         Rests {
-            kind: AtomicU32::new(0),
+            kind: AtomicU32::new(NOBODY),
             inside: AtomicBool::new(false),
             by_thread: AtomicBool::new(false),
             ticks: AtomicBool::new(true),

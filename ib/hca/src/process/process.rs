@@ -1,11 +1,9 @@
 //! What a process is to the others of its host: its place in the registry, and its segment.
 //!
-//! Owns the segment, and whether the device works. Must not know what lies in the segment beyond
-//! its head.
+//! Owns the segment. Must not know what lies in the segment beyond its head.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{self, Release};
+use std::sync::atomic::Ordering::Release;
 
 use ferriband_memory::Segment;
 use ferriband_memory::host::{Host, JoinOptions};
@@ -14,20 +12,13 @@ use ferriband_transport::direct::layout::{MAGIC, PROC_IDENTITY, PROC_LEN, PROC_M
 use ferriband_wire::{Guid, Lid};
 
 use crate::base::error::Error;
-use crate::base::fork;
 use crate::process::marks::Marks;
-
-/// No epoch: those of forks have 32 bits.
-pub(crate) const NEVER: u64 = u64::MAX;
 
 /// This process, while a context is open.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
-    pub(crate) epoch: u64,
-    /// The epoch while the device works; [`NEVER`] once it has failed.
-    pub(crate) alive_in: AtomicU64,
     pub(crate) own: Arc<Segment>,
     pub(crate) registry: Host,
     pub(crate) guid: Guid,
@@ -62,8 +53,6 @@ impl Process {
         Ok(Process {
             slot: me.slot,
             generation: me.generation,
-            epoch: fork::epoch(),
-            alive_in: AtomicU64::new(fork::epoch()),
             own,
             guid: registry.guid(),
             lid: registry.lid(),
@@ -72,38 +61,5 @@ impl Process {
             waker: Arc::new(EventFd::new(false)?),
             bell: Arc::new(EventFd::new(false)?),
         })
-    }
-
-    /// Err in a forked child, and after the device failed. Every call on a queue asks this: one
-    /// comparison.
-    #[inline]
-    pub(crate) fn check_alive(&self) -> Result<(), Error> {
-        if self.alive_in.load(Ordering::Relaxed) != fork::epoch() {
-            return self.why_not_alive();
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn why_not_alive(&self) -> Result<(), Error> {
-        self.check_epoch()?;
-        Err(Error::Gone("an internal error made it fatal"))
-    }
-
-    /// Err in a forked child.
-    #[inline]
-    pub(crate) fn check_epoch(&self) -> Result<(), Error> {
-        if self.epoch != fork::epoch() {
-            return Err(Error::Gone(
-                "it was opened before a fork, by the parent process",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Ends the device: every later verb fails.
-    #[cold]
-    pub(crate) fn fail(&self) {
-        self.alive_in.store(NEVER, Ordering::Release);
     }
 }

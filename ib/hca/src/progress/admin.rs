@@ -11,8 +11,8 @@ use ferriband_wire::fault::Rule;
 
 use crate::device;
 use crate::lock;
-use crate::objects::context::Context;
 use crate::objects::event::AsyncKind;
+use crate::objects::open::OpenDevice;
 use crate::objects::owner::PORT;
 use crate::progress::Engine;
 use crate::wire::packets::hooks::RULE_OWNER_WORD;
@@ -97,7 +97,7 @@ impl Engine {
 
     /// The device has failed, as far as this context is concerned: everything is flushed, nothing new can be made.
     #[cold]
-    fn end_device(&self, context: &Arc<Context>) {
+    fn end_device(&self, context: &Arc<OpenDevice>) {
         context.fail();
         let qps = self
             .table
@@ -123,9 +123,7 @@ impl Engine {
     pub(super) fn look_around(&self, control: &Control) {
         self.look_at_ports();
         let wanted = self.process.registry.hooks().any(HOOK_PACKETS);
-        if self.used_cm().is_some() {
-            self.open_for_mads();
-        }
+        self.manager().look_around(self);
         let (mut direct, mut packets) = (0u32, 0u32);
         let qps = self
             .table

@@ -9,10 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ferriband_memory::host::{Control, Fate, HostError, ProcessRef};
 use ferriband_memory::wait::Epoll;
 
-use crate::cm::Cm;
 use crate::lock;
 use crate::progress::Engine;
-use crate::wire::packets::Roce;
+use crate::qp::adapter::Roce;
 
 /// Looks at a process whose connection has ended before it counts as one that has only hung up.
 const DOUBTS: u8 = 100;
@@ -130,9 +129,7 @@ impl Engine {
             lives.sought = false;
         }
         drop(lives);
-        if let Some(cm) = self.used_cm() {
-            cm.process_gone(self, process);
-        }
+        self.manager().gone(self, process);
         self.look_at_the_dead(process, 0);
     }
 
@@ -150,8 +147,8 @@ impl Engine {
 
     /// Does what the dead have left, if this process is on the network.
     pub(super) fn inherit(&self) {
-        if self.wires.roce.get().is_some_and(Roce::has_port) {
-            Cm::speak_for_the_dead(self);
+        if self.wires.roce.get().is_some_and(|roce| roce.has_port()) {
+            self.manager().inherit(self);
         }
     }
 }

@@ -8,7 +8,9 @@ pub(crate) mod admin;
 mod ask;
 mod connect;
 mod engine;
+mod host;
 mod lives;
+pub(crate) mod manager;
 mod meet;
 mod rest;
 mod round;
@@ -29,12 +31,13 @@ use crate::process::process::Process;
 use crate::qp::adapter::Adapter;
 use crate::wire::to::To;
 use engine::Loop;
+use manager::Manager;
 use meet::Meetings;
 pub use rest::Waiting;
 
 /// The engine. One per process and fork epoch, while a context is open.
 pub struct Engine {
-    adapter: Adapter,
+    adapter: Arc<Adapter>,
     pub(crate) progress: Loop,
     meetings: Meetings,
 }
@@ -58,16 +61,16 @@ impl std::fmt::Debug for Engine {
 static CURRENT: PerProcess<Mutex<Weak<Engine>>> = PerProcess::new(Mutex::default);
 
 impl Engine {
-    /// The process's engine; started if there is none.
+    /// The process's engine; started if there is none, with what `manager` makes.
     ///
     /// # Errors
     /// What the host's registry, memory or the thread's start say.
-    pub fn get() -> Result<Arc<Self>, Error> {
+    pub(crate) fn get(manager: fn() -> Box<dyn Manager>) -> Result<Arc<Self>, Error> {
         let mut current = lock(CURRENT.get());
         if let Some(engine) = current.upgrade() {
             return Ok(engine);
         }
-        let engine = Self::start()?;
+        let engine = Self::start(manager())?;
         // a child has its parent's handlers of exit
         static AT_EXIT: AtomicBool = AtomicBool::new(false);
         if !AT_EXIT.load(Ordering::Relaxed) {
@@ -78,12 +81,12 @@ impl Engine {
         Ok(engine)
     }
 
-    fn start() -> Result<Arc<Self>, Error> {
+    fn start(manager: Box<dyn Manager>) -> Result<Arc<Self>, Error> {
         let process = Process::join(crate::device::fabric::label())?;
         admin::bring_faults(&process.registry);
         let engine = Arc::new(Engine {
-            progress: Loop::new(&process.registry),
-            adapter: Adapter::new(process)?,
+            progress: Loop::new(&process.registry, manager),
+            adapter: Arc::new(Adapter::new(process)?),
             meetings: Meetings::default(),
         });
         for device in crate::device::all() {
@@ -96,7 +99,7 @@ impl Engine {
 
     /// Where packets go.
     #[inline]
-    pub(crate) fn to(&self) -> To<'_> {
+    pub(crate) fn to(&self) -> To<'_, Adapter> {
         To {
             adapter: self,
             services: self,
@@ -126,7 +129,7 @@ impl Engine {
         self.process.waker.signal(1);
         let thread = lock(&self.progress.thread).take();
         if let Some(thread) = thread
-            && self.process.epoch == fork::epoch()
+            && self.life.is_own()
             && thread.thread().id() != std::thread::current().id()
         {
             let _ = thread.join();
@@ -143,9 +146,9 @@ extern "C" fn take_leave() {
         if let Some(engine) = engine.and_then(|engine| engine.upgrade()) {
             // what was taken is acknowledged, too: nobody would after this
             engine.settle_debts();
-            if let Some(cm) = engine.progress.cm.get() {
+            if engine.manager().is_used() {
                 engine.leave_to_thread();
-                cm.say_goodbye(&engine, || {});
+                engine.manager().leave(&engine, false);
             }
             // the process may be the last to hold it, and its end is not this handler's matter
             std::mem::forget(engine);
@@ -157,13 +160,14 @@ extern "C" fn take_leave() {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if self.process.epoch == fork::epoch() {
-            if let Some(cm) = self.progress.cm.get() {
-                // the thread has let go of it
-                cm.say_goodbye(self, || self.receive_all());
-            }
+        if self.life.is_own() {
+            // the thread has let go of it
+            self.manager().leave(self, true);
             self.shut_down();
-            if let Some(roce) = self.adapter.wires.roce.take() {
+            // a queue pair lets go of the adapter before it lets go of the device, and so of this
+            let adapter = Arc::get_mut(&mut self.adapter);
+            let roce = adapter.and_then(|adapter| adapter.wires.roce.take());
+            if let Some(roce) = roce {
                 roce.leave(&self.process.registry);
             }
         }

@@ -11,8 +11,7 @@
 //! woken by the packet. The progress thread leaves packets and rings to a thread that is here, and
 //! keeps the time for it: a timer for each sleep costs as much as a wake-up.
 
-use std::cell::Cell;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -22,9 +21,12 @@ use ferriband_memory::wait;
 use ferriband_transport::direct::Words;
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING_SUMMARY};
 
-use crate::objects::cq::Catch;
+use crate::base::error::Error;
+use crate::objects::catch::Catch;
+use crate::objects::cq::CompChannel;
+use crate::process::polls::{NOBODY, POLLS, WAITS};
+use crate::process::status::set_resting;
 use crate::progress::{Engine, yielding};
-use crate::wire::packets::Roce;
 use crate::wire::roce::flows::MOST_FLOWS;
 use ferriband_attach::Link;
 
@@ -42,18 +44,6 @@ pub(crate) const MOST_AWAITED: usize = 5 + MOST_FLOWS;
 pub(super) const TAKE_OVER_AFTER: u32 = 32;
 /// Rounds that a program makes before it waits; the thread makes the others.
 pub(super) const HAND_OVER_ROUNDS: usize = 16;
-/// Nobody sleeps here.
-pub(super) const NOBODY: u32 = 0;
-/// A thread that polls does.
-pub(super) const POLLS: u32 = 1;
-/// A thread that waits for an event does.
-pub(super) const WAITS: u32 = 2;
-
-thread_local! {
-    /// This thread sleeps, or is about to.
-    static RESTING: Cell<bool> = const { Cell::new(false) };
-}
-
 /// What tells of packets and rings, kept open.
 struct Awaited {
     flows: ArrayVec<Arc<RxSocket>, MOST_FLOWS>,
@@ -63,7 +53,7 @@ struct Awaited {
 impl Awaited {
     fn of(engine: &Engine) -> Self {
         let roce = engine.wires.roce.get();
-        let local = roce.and_then(Roce::local);
+        let local = roce.and_then(|roce| roce.local());
         Awaited {
             flows: roce.map_or_else(ArrayVec::new, |roce| roce.flows().1),
             link: local.and_then(|local| local.fabric.as_ref()?.link()),
@@ -93,6 +83,24 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// The descriptor of a channel's events, for one who is about to wait for a count of it, and
+    /// what else to wait for meanwhile: until one of those is readable, or the descriptor. None if a
+    /// count is there, if the program does not want to wait, or if another thread handles packets.
+    ///
+    /// # Errors
+    /// `Gone`.
+    pub fn begin(channel: &CompChannel) -> Result<(RawFd, Option<Self>), Error> {
+        // a forked child shares the descriptor: it must not take its parent's events
+        channel.ctx.status.life.check()?;
+        let fd = channel.events.fd();
+        if !channel.events.is_empty() || channel.events.is_nonblocking() {
+            return Ok((fd, None));
+        }
+        let engine = channel.ctx.host.clone().any().downcast::<Engine>();
+        let waiting = engine.ok().and_then(|engine| engine.wait_inside());
+        Ok((fd, waiting.filter(|_| channel.events.is_empty())))
+    }
+
     /// What it sleeps on, beside its channel.
     pub fn descriptors(&self) -> ArrayVec<BorrowedFd<'_>, MOST_AWAITED> {
         self.awaited.descriptors(&self.engine)
@@ -255,7 +263,7 @@ impl Engine {
         if begun.is_err() {
             return false;
         }
-        RESTING.set(true);
+        set_resting(true);
         let polls = self.polls.count.load(Ordering::Relaxed).wrapping_add(1);
         self.polls.count.store(polls, Ordering::Relaxed);
         self.process.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
@@ -273,7 +281,7 @@ impl Engine {
         }
         let polls = self.polls.count.load(Ordering::Relaxed).wrapping_add(1);
         self.polls.count.store(polls, Ordering::Relaxed);
-        let _ = RESTING.try_with(|resting| resting.set(false));
+        set_resting(false);
         self.rests.kind.store(NOBODY, Ordering::SeqCst);
     }
 
@@ -294,7 +302,7 @@ impl Engine {
 
     /// Packets lie here that were taken from their socket.
     fn packets_lie(&self) -> bool {
-        let local = self.wires.roce.get().and_then(Roce::local);
+        let local = self.wires.roce.get().and_then(|roce| roce.local());
         local.is_some_and(|local| local.has_more())
     }
 
@@ -305,14 +313,6 @@ impl Engine {
         self.process.own.store(PROC_ASLEEP, 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.rests.kind.load(Ordering::SeqCst) != NOBODY {
-            self.process.bell.signal(1);
-        }
-    }
-
-    /// A completion was queued: if a thread of the program sleeps for it, that one is to look.
-    #[inline]
-    pub(crate) fn wake_resting(&self) {
-        if self.rests.kind.load(Ordering::Relaxed) == POLLS && !RESTING.get() {
             self.process.bell.signal(1);
         }
     }
@@ -345,6 +345,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::time::{Duration, Instant};
 
     /// Far longer than any sleep, which ends at the next tick.
@@ -361,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_poller_that_loses_its_core_before_its_sleep_sleeps_no_longer_than_others() {
-        let engine = Engine::get().expect("this process joins the host's domain");
+        let engine = crate::cm::engine::engine().expect("this process joins the host's domain");
         let (done, ends) = std::sync::mpsc::channel();
         let sleeper = engine.clone();
         std::thread::spawn(move || {

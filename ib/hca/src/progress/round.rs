@@ -10,9 +10,13 @@ use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING, PROC_PENDIN
 use ferriband_transport::direct::{Sender, Words};
 
 use crate::lock;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
+use crate::process::message::HEAD_MAD;
+use crate::process::polls::NOBODY;
+use crate::process::status::Status;
 use crate::progress::{Engine, rest, yielding};
 use crate::qp::PeerLink;
+use crate::qp::adapter::Adapter;
 
 /// Polls before the next yield if the last one found nobody: half a microsecond of looks at memory, 16 of looks at sockets.
 const ALONE_POLLS: u32 = 32;
@@ -23,6 +27,8 @@ const SAMPLE_EVERY: u32 = 1024;
 const BUSY_ROUNDS: u32 = 16;
 /// Polls that find nothing between two looks at the timers: a look at the clock is a tenth of a look at a socket.
 const EMPTY_ROUNDS: u32 = 4;
+/// What is taken from the post box at once.
+const POSTS_AT_ONCE: usize = 64;
 
 thread_local! {
     /// The list of peers as this thread last saw it, by version; versions are unique in the process.
@@ -33,36 +39,32 @@ impl Engine {
     /// One round by a polling program. No system call while it goes on.
     #[inline]
     pub(crate) fn poll(&self, catch: &mut Catch<'_>) {
-        let polls = self.polls.count.load(Ordering::Relaxed).wrapping_add(1);
-        self.polls.count.store(polls, Ordering::Relaxed);
-        let before = self.polls.empty.load(Ordering::Relaxed);
-        if before == 0 && self.rests.inside.load(Ordering::Relaxed) {
+        // looked up once: what lies behind atomics is loaded anew each time
+        let Status { polls, rests, .. } = &*self.status;
+        let count = polls.count.load(Ordering::Relaxed).wrapping_add(1);
+        polls.count.store(count, Ordering::Relaxed);
+        let before = polls.empty.load(Ordering::Relaxed);
+        if before == 0 && rests.inside.load(Ordering::Relaxed) {
             // It waits for events, has emptied its queue, and is about to wait: a look at sockets
             // costs more here than all else, and the wait looks at them.
-            self.polls.empty.store(1, Ordering::Relaxed);
+            polls.empty.store(1, Ordering::Relaxed);
             return;
         }
         if self.round(true, catch) {
-            self.polls.empty.store(0, Ordering::Relaxed);
+            polls.empty.store(0, Ordering::Relaxed);
             return;
         }
         let empty = before.wrapping_add(1);
-        self.polls.empty.store(empty, Ordering::Relaxed);
-        if empty > self.polls.yield_after.load(Ordering::Relaxed) {
+        polls.empty.store(empty, Ordering::Relaxed);
+        if empty > polls.yield_after.load(Ordering::Relaxed) {
             self.give_way(catch);
         }
-        if polls.is_multiple_of(SAMPLE_EVERY) && yielding::core_is_taken() {
+        if count.is_multiple_of(SAMPLE_EVERY) && yielding::core_is_taken() {
             self.crowd_seen();
         }
-        if !self.polls.polling.load(Ordering::Relaxed) {
+        if !polls.polling.load(Ordering::Relaxed) {
             self.maybe_take_over();
         }
-    }
-
-    /// A program took a completion that was queued: its polls are not in vain.
-    #[inline]
-    pub(crate) fn found(&self) {
-        self.polls.empty.store(0, Ordering::Relaxed);
     }
 
     /// Whoever we wait for may need this core. On a crowded machine this thread sleeps until
@@ -102,7 +104,7 @@ impl Engine {
     pub(crate) fn hand_over(&self) {
         let comes_back =
             self.rests.inside.load(Ordering::Relaxed) && self.polls.polling.load(Ordering::Acquire);
-        if comes_back || self.rests.kind.load(Ordering::SeqCst) != rest::NOBODY {
+        if comes_back || self.rests.kind.load(Ordering::SeqCst) != NOBODY {
             // a thread of the program handles what comes, or does so in a moment; if not, the next
             // tick finds out
             return;
@@ -129,6 +131,29 @@ impl Engine {
         self.empty_post_box(&mut vec![0; HAND_OVER_HEAD + HAND_OVER_BODY]);
     }
 
+    /// Takes what others have put into the post box, by the progress thread.
+    pub(super) fn empty_post_box(&self, room: &mut [u8]) {
+        let Some(post) = self.open_post_box() else {
+            return;
+        };
+        for _ in 0..POSTS_AT_ONCE {
+            let Ok(Some(came)) = post.receive(room) else {
+                return;
+            };
+            let (head, body) = room[..came.length].split_at(HAND_OVER_HEAD);
+            if head[0] != HEAD_MAD {
+                if let Some(roce) = self.wires.roce.get() {
+                    roce.handed(self.to(), head, body);
+                }
+                continue;
+            }
+            let Some(slot) = came.from else { continue };
+            for mad in body.as_chunks().0 {
+                self.manager().message(self, slot, mad);
+            }
+        }
+    }
+
     /// Work that nobody will come back for unless the thread does it.
     fn needs_thread(&self) -> bool {
         self.agenda.work_count.load(Ordering::Acquire) > 0
@@ -153,36 +178,37 @@ impl Engine {
     /// One round over all but the sockets, unless `packets` says so.
     pub(super) fn round_over(&self, packets: bool, long: bool, catch: &mut Catch<'_>) -> bool {
         let mut worked = false;
-        if self.peers.many.load(Ordering::Relaxed) {
+        let adapter: &Adapter = self;
+        if adapter.peers.many.load(Ordering::Relaxed) {
             self.with_peers(|peers| worked |= self.serve_pending(peers, catch));
         } else {
-            for slot in &self.peers.watched {
+            for slot in &adapter.peers.watched {
                 let Some(link) = slot.get() else { break };
-                worked |= self.serve(link, catch);
+                worked |= adapter.serve(link, catch);
             }
         }
-        if packets && let Some(roce) = self.wires.roce.get() {
+        if packets && let Some(roce) = adapter.wires.roce.get() {
             worked |= roce.round(self.to(), catch);
         }
-        if self.agenda.work_count.load(Ordering::Acquire) > 0 {
+        if adapter.agenda.work_count.load(Ordering::Acquire) > 0 {
             let moved = self.drive_work(long);
             if moved && catch.somebody_polls() {
-                self.agenda.polled_for.store(true, Ordering::Relaxed);
+                adapter.agenda.polled_for.store(true, Ordering::Relaxed);
             }
             worked |= moved;
         }
         // what came is told first: reading the clock is a tenth of what a small message takes here
         let every = if worked { BUSY_ROUNDS } else { EMPTY_ROUNDS };
         let busy = catch.somebody_polls()
-            && !self
+            && !adapter
                 .polls
                 .count
                 .load(Ordering::Relaxed)
                 .is_multiple_of(every);
-        if self.agenda.next_timer.load(Ordering::Relaxed) != u64::MAX && !busy {
+        if adapter.agenda.next_timer.load(Ordering::Relaxed) != u64::MAX && !busy {
             worked |= self.fire_timers();
         }
-        if self.agenda.cm_deadline.load(Ordering::Relaxed) != u64::MAX {
+        if adapter.agenda.cm_deadline.load(Ordering::Relaxed) != u64::MAX {
             worked |= self.connection_timer();
         }
         worked
@@ -273,8 +299,8 @@ impl Engine {
                 .roce
                 .get()
                 .is_none_or(|roce| roce.catch_up(self.to()));
-        if due && let Some(cm) = self.used_cm() {
-            cm.tick(self);
+        if due {
+            self.manager().due(self);
         }
         due
     }
@@ -345,10 +371,8 @@ impl Engine {
         *peers = Arc::new(list);
         self.peers.changed();
         drop(peers);
-        if let Some(cm) = self.used_cm() {
-            let (slot, generation) = (link.0.slot, link.0.generation);
-            cm.process_gone(self, ProcessRef { slot, generation });
-        }
+        let (slot, generation) = (link.0.slot, link.0.generation);
+        self.manager().gone(self, ProcessRef { slot, generation });
         // whoever is blocked on the channel finds it dead now
         self.wake_senders();
     }

@@ -16,9 +16,9 @@ use ferriband_transport::direct::layout::{PROC_ALIVE, PROC_ASLEEP};
 use crate::base::error::Error;
 use crate::base::thread::{block_signals, restore_signals};
 use crate::lock;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
+use crate::process::polls::{NOBODY, WAITS};
 use crate::progress::Engine;
-use crate::progress::rest;
 use crate::qp::serve::ON_THREAD;
 
 /// Empty polls before a polling program yields at each: about 20 us.
@@ -225,7 +225,7 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
         }
         connecting = engine.connect_pending(epoll);
         connecting |= engine.tend_lives(epoll);
-        if !ready.is_empty() && engine.rests.kind.load(Ordering::SeqCst) != rest::NOBODY {
+        if !ready.is_empty() && engine.rests.kind.load(Ordering::SeqCst) != NOBODY {
             // What is to be done is its to do: with a peer's ring, and with a channel that has just
             // been opened.
             engine.process.bell.signal(1);
@@ -260,13 +260,13 @@ impl Engine {
     /// True if the thread may sleep without a tick: a thread of the program waits for an event, as
     /// at these polls.
     fn stop_ticking(&self, polls: u32) -> bool {
-        if self.rests.kind.load(Ordering::SeqCst) != rest::WAITS || self.wants_time() {
+        if self.rests.kind.load(Ordering::SeqCst) != WAITS || self.wants_time() {
             return false;
         }
         self.rests.ticks.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         // who comes back from its wait from now on wakes this thread
-        let still = self.rests.kind.load(Ordering::SeqCst) == rest::WAITS
+        let still = self.rests.kind.load(Ordering::SeqCst) == WAITS
             && self.polls.count.load(Ordering::SeqCst) == polls;
         if !still {
             self.rests.ticks.store(true, Ordering::SeqCst);
@@ -281,7 +281,7 @@ impl Engine {
             let busy = self.assist();
             let (polls, now) = (self.polls.count.load(Ordering::Relaxed), Self::now().0);
             let rests = self.rests.kind.load(Ordering::SeqCst);
-            if rests != rest::NOBODY {
+            if rests != NOBODY {
                 let still = polls == seen.polls;
                 self.wake_at_tick(rests, still);
                 seen.still = if still { seen.still + 1 } else { 0 };
@@ -334,7 +334,7 @@ impl Engine {
         let Some(roce) = self.wires.roce.get() else {
             return;
         };
-        if self.rests.kind.load(Ordering::SeqCst) != rest::NOBODY {
+        if self.rests.kind.load(Ordering::SeqCst) != NOBODY {
             // it is woken by them
             return;
         }

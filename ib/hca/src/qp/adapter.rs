@@ -1,29 +1,71 @@
 //! The adapter: what all contexts of a process share, but for the loop that drives it.
 //!
-//! Owns nothing of its own: the structures of the rooms below, each with what it is about. Must not
-//! know who makes progress.
+//! Owns the queue pairs by index, and that each wire is opened once; else the structures of the
+//! rooms below, each with what it is about. Must not know who makes progress.
 
-use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use ferriband_memory::host::HOOK_PACKETS;
+use ferriband_memory::host::{BlockKind, HOOK_PACKETS, HandOver};
 use ferriband_transport::direct::layout::PROC_ASLEEP;
 use ferriband_wire::Gid;
 
 use crate::base::error::Error;
 use crate::base::limits;
 use crate::lock;
+use crate::objects::open::OpenDevice;
 use crate::objects::owner::Owners;
 use crate::objects::regions::Regions;
 use crate::process::agenda::Agenda;
 use crate::process::ends::Ends;
 use crate::process::peers::Peers;
-use crate::process::polls::{Polls, Rests};
 use crate::process::process::Process;
+use crate::process::status::Status;
 use crate::qp::Qp;
-use crate::qp::table::Table;
-use crate::qp::wires::Wires;
+use crate::wire::packets;
 use crate::xrc::targets::Targets;
+
+/// Queue pair numbers of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) blocks: Vec<(u32, BlockKind)>,
+    /// Of each kind: indexes that were given back, the longest ago last, and those of the newest
+    /// block that were never used.
+    pub(crate) free: [Vec<u32>; 3],
+    pub(crate) fresh: [std::ops::Range<u32>; 3],
+    /// Of indexes that were used before.
+    pub(crate) incarnations: BTreeMap<u32, u32>,
+}
+
+/// Queue pairs of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) qps: RwLock<Vec<Option<Arc<Qp>>>>,
+    /// Changes with the table.
+    pub(crate) version: AtomicU64,
+    /// XRC targets whose packets this process executes, by number.
+    pub(crate) carried: Mutex<BTreeMap<u32, Arc<Qp>>>,
+    pub(crate) numbers: Mutex<Numbers>,
+}
+
+/// Packets, with this process's queue pairs.
+pub(crate) type Roce = packets::Roce<Adapter>;
+
+/// What a process sends and receives by, beside the rings.
+#[derive(Debug, Default)]
+pub(crate) struct Wires {
+    /// Packets, once a queue pair or a listener needs them.
+    pub(crate) roce: OnceLock<Roce>,
+    pub(crate) roce_opening: Mutex<()>,
+    /// Where other processes of this host put what is for this one, once anything may come.
+    pub(crate) post_box: OnceLock<HandOver>,
+    pub(crate) post_opening: Mutex<()>,
+    /// Requests by packets that a program sees nothing of in its completion queues; a hint, which
+    /// may miss some.
+    pub(crate) unseen: AtomicU64,
+}
 
 /// What queue pairs and wires work with. One per process and fork epoch, while a context is open.
 #[derive(Debug)]
@@ -31,8 +73,7 @@ pub struct Adapter {
     pub(crate) process: Process,
     pub(crate) peers: Peers<Qp>,
     pub(crate) agenda: Agenda<Qp>,
-    pub(crate) polls: Polls,
-    pub(crate) rests: Rests,
+    pub(crate) status: Arc<Status>,
     /// Queue pairs whose other side has ended the connection.
     pub(crate) ends: Ends,
     pub(crate) regions: Regions,
@@ -42,14 +83,28 @@ pub struct Adapter {
     pub(crate) owners: Owners,
 }
 
+impl Deref for Adapter {
+    type Target = Status;
+
+    #[inline]
+    fn deref(&self) -> &Status {
+        &self.status
+    }
+}
+
 impl Adapter {
+    /// That of the process that has opened a device.
+    pub(crate) fn of(device: &OpenDevice) -> Arc<Self> {
+        let adapter = device.host.adapter().downcast();
+        adapter.expect("there is no other kind of adapter")
+    }
+
     pub(crate) fn new(process: Process) -> Result<Self, Error> {
         Ok(Adapter {
             peers: Peers::new(&process)?,
+            status: Status::new(process.bell.clone()),
             process,
             agenda: Agenda::default(),
-            polls: Polls::default(),
-            rests: Rests::default(),
             ends: Ends::default(),
             regions: Regions::default(),
             targets: Targets::default(),
@@ -65,13 +120,13 @@ impl Adapter {
     /// `Gone`.
     #[inline]
     pub fn check_alive(&self) -> Result<(), Error> {
-        self.process.check_alive()
+        self.status.life.check()
     }
 
     /// Ends the device: every later verb fails.
     #[cold]
     pub fn fail(&self) {
-        self.process.fail();
+        self.status.life.fail();
     }
 
     /// The default GID.

@@ -9,7 +9,9 @@ use ferriband_transport::types::{QpAttr, QpCap, QpState, QpType};
 use crate::FastMutex;
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::objects::context::{Context, Pd};
+use crate::objects::domain::Domain;
+use crate::objects::open::OpenDevice;
+use crate::qp::adapter::Adapter;
 use crate::qp::send::SendHalf;
 use crate::qp::{NO_INDEX, Qp, QpInit};
 use crate::xrc::TargetProxy;
@@ -19,8 +21,8 @@ const SGE_BYTES: u32 = 16;
 
 impl Qp {
     pub(crate) fn create(
-        ctx: &Arc<Context>,
-        pd: Option<Arc<Pd>>,
+        ctx: &Arc<OpenDevice>,
+        pd: Option<Arc<Domain>>,
         mut init: QpInit,
         target: Option<Arc<TargetProxy>>,
     ) -> Result<Arc<Self>, Error> {
@@ -31,7 +33,7 @@ impl Qp {
         let cap = check_init(&init)?;
         let sends = limits::queue_bytes(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data);
         limits::check_room(sends + limits::queue_bytes(cap.max_recv_wr, cap.max_recv_sge, 0))?;
-        let adapter = &ctx.engine;
+        let adapter = Adapter::of(ctx);
         let (qpn, index) = match &target {
             Some(target) => (target.qpn(), NO_INDEX),
             None => {
@@ -77,6 +79,7 @@ impl Qp {
             xrcd.users.fetch_add(1, Ordering::AcqRel);
         }
         let qp = Arc::new(Qp {
+            adapter: adapter.clone(),
             ctx: ctx.clone(),
             pd,
             cookie: AtomicUsize::new(0),

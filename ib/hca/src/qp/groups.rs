@@ -22,7 +22,7 @@ impl Qp {
         if groups.contains(&(mgid, mlid)) {
             return Ok(());
         }
-        let adapter = &self.ctx.engine;
+        let adapter = &self.adapter;
         if self.ctx.device.is_ethernet() {
             let link = self.ctx.device.info.ifindex;
             adapter.roce()?.attach(address_of(&mgid), link, self.qpn)?;
@@ -61,7 +61,7 @@ impl Qp {
     }
 
     fn leave_group(&self, mgid: Gid, mlid: Lid, last: bool) {
-        let adapter = &self.ctx.engine;
+        let adapter = &self.adapter;
         if !self.ctx.device.is_ethernet() {
             adapter
                 .process
@@ -72,13 +72,8 @@ impl Qp {
         }
     }
 
-    /// True if an address is one of its port's.
-    pub(crate) fn has_address(&self, address: std::net::IpAddr) -> bool {
-        self.ctx.device.index_of(address).is_some()
-    }
-
     fn check_group(&self, mgid: Gid, mlid: Lid) -> Result<(), Error> {
-        self.ctx.engine.check_alive()?;
+        self.adapter.check_alive()?;
         if self.qp_type != QpType::Ud {
             return Err(Error::Invalid(
                 "only datagram queue pairs join multicast groups",

@@ -13,7 +13,7 @@ use ferriband_transport::types::{
 
 use crate::base::error::Error;
 use crate::lock;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::objects::event::AsyncKind;
 use crate::objects::regions::Quiet;
 use crate::qp::Qp;
@@ -25,7 +25,7 @@ impl Qp {
     /// `Transition`; `Busy` for a reset while a peer is stopped in the middle of an access: the state stays, peers
     /// are refused, and the program may try again.
     pub fn modify(self: &Arc<Self>, new: &QpAttr, mask: QpAttrMask) -> Result<(), Error> {
-        let adapter = &self.ctx.engine;
+        let adapter = &self.adapter;
         adapter.check_alive()?;
         let limits = self.limits();
         if mask.contains(QpAttrMask::AV) && self.ctx.device.is_ethernet() && !new.av.is_global {
@@ -127,7 +127,7 @@ impl Qp {
 
     /// RTR: finds the peer and accepts requests.
     fn become_receiver(&self, attr: &QpAttr) {
-        let adapter = &self.ctx.engine;
+        let adapter = &self.adapter;
         let connected = matches!(self.qp_type, QpType::Rc | QpType::Uc);
         let link = if connected && self.reaches_host(&attr.av) {
             adapter.link_to(attr.dest_qpn.0)
@@ -197,7 +197,7 @@ impl Qp {
     fn refresh(&self, attr: &QpAttr) {
         if let Some(target) = &self.target {
             if matches!(attr.state, QpState::Rtr | QpState::Rts) {
-                target.set_rights(&self.ctx.engine.process, attr);
+                target.set_rights(&self.adapter.process, attr);
             }
             return;
         }
@@ -222,7 +222,7 @@ impl Qp {
             dest_qpn: attr.dest_qpn.0,
             dest_slot: recv.peer_slot,
         };
-        entry.write(&**self.ctx.engine.process.own, self.index as usize);
+        entry.write(&**self.adapter.process.own, self.index as usize);
     }
 
     /// Takes the queue pair back from peers: when this returns Ok, none is in the middle of an access by it.
@@ -230,7 +230,7 @@ impl Qp {
     /// # Errors
     /// `Busy` if a peer stopped in the middle of an access: it begins no other, but it may end this one.
     fn revoke(&self, failed: bool) -> Result<(), Error> {
-        let adapter = &self.ctx.engine;
+        let adapter = &self.adapter;
         if let Some(target) = &self.target {
             target.refuse(&adapter.process, failed);
             return Ok(());

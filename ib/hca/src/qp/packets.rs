@@ -23,12 +23,12 @@ use crate::base::error::Error;
 use crate::base::{incident, limits};
 use crate::device::{address_of, pace};
 use crate::lock;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::objects::event::AsyncKind;
 use crate::qp::Qp;
 use crate::qp::adapter::Adapter;
 use crate::wire::packets::path::TxPath;
-use crate::wire::packets::{Roce, handling, run};
+use crate::wire::packets::{handling, run};
 use crate::wire::roce::ports::Spread;
 use crate::xrc::{self, TargetProxy};
 
@@ -36,7 +36,7 @@ pub(crate) use self::incoming::Incoming;
 use self::transmit::TURN_PACKETS;
 use self::wait::Wait;
 
-mod incoming;
+pub(super) mod incoming;
 mod owed;
 mod post;
 mod report;
@@ -213,7 +213,7 @@ impl Qp {
         new: &QpAttr,
         mask: QpAttrMask,
     ) -> Result<(), Error> {
-        let adapter = &*self.ctx.engine;
+        let adapter = &*self.adapter;
         let roce = adapter.packets_of(&self.ctx.device)?;
         let _handling = handling();
         let mut guard = lock(&self.packets);
@@ -271,7 +271,7 @@ impl Qp {
     /// # Errors
     /// `Unsupported` where no packets go, `Invalid` before RTS.
     pub fn limit_rate(self: &Arc<Self>, kbps: u32) -> Result<(), Error> {
-        let adapter = &*self.ctx.engine;
+        let adapter = &*self.adapter;
         adapter.check_alive()?;
         if !matches!(self.state_now(), QpState::Rts | QpState::Sqd) {
             return Err(Error::Invalid("a rate is limited in RTS"));
@@ -345,7 +345,9 @@ impl Qp {
     /// The timer, or work that was left.
     pub(super) fn drive_packets(self: &Arc<Self>, adapter: &Adapter) -> bool {
         // what is late is judged by the time until which packets were looked at
-        let judged = adapter.opened_roce().map_or(Instant(0), Roce::caught_up_at);
+        let judged = adapter
+            .opened_roce()
+            .map_or(Instant(0), |roce| roce.caught_up_at());
         let _handling = handling();
         let mut guard = lock(&self.packets);
         let Some(side) = guard.as_deref_mut() else {
@@ -543,14 +545,14 @@ impl Qp {
     /// depends on where the other is and on the kinds of both numbers.
     pub(super) fn travels_in_packets(&self, av: &AddressVector, dest: Qpn) -> bool {
         let device = &self.ctx.device;
-        let registry = &self.ctx.engine.process.registry;
+        let registry = &self.adapter.process.registry;
         if !device.is_ethernet() {
             if crate::device::fabric::host().is_some() && !device.is_local(av) {
                 // nothing else leads to another host of a fabric, whose numbers may be ours as well
                 return true;
             }
             let in_packets = |qpn| registry.kind_of_qpn(qpn) == Some(BlockKind::Packets);
-            let adapter = &self.ctx.engine;
+            let adapter = &self.adapter;
             return match self.qp_type {
                 QpType::XrcSend => {
                     in_packets(Qpn(self.qpn)) && xrc::takes_packets(&adapter.process, dest)

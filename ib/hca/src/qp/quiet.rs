@@ -10,7 +10,7 @@ use ferriband_transport::direct::mark::{self, Revoked};
 use crate::base::error::Error;
 use crate::lock;
 use crate::objects::regions::{Memory, Quiet};
-use crate::qp::Qp;
+use crate::process::peers::MapSource;
 use crate::qp::adapter::Adapter;
 
 /// How long a deregistration waits for a peer that stopped in the middle of an access.
@@ -18,17 +18,24 @@ const STOPPED_PEER_WAIT: Duration = Duration::from_secs(2);
 
 impl Adapter {
     /// Its registered memory.
-    pub(crate) fn memory(&self) -> Memory<'_, Qp> {
+    pub(crate) fn memory(&self) -> Memory<'_> {
         Memory {
             regions: &self.regions,
             process: &self.process,
-            peers: &self.peers,
             quiet: self,
         }
     }
 }
 
 impl Quiet for Adapter {
+    fn keep_mapping(&self, source: MapSource) -> u32 {
+        self.peers.keep_mapping(source)
+    }
+
+    fn forget_mapping(&self, id: u32) {
+        self.peers.forget_mapping(id);
+    }
+
     /// Waits until no access to what was revoked is in flight, here or in a peer.
     fn wait_for_marks(&self, what: Revoked) -> Result<(), Error> {
         if let Some(roce) = self.wires.roce.get() {
@@ -39,7 +46,9 @@ impl Quiet for Adapter {
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .clone();
             qps.extend(lock(&self.table.carried).values().cloned().map(Some));
-            roce.quiesce(&qps);
+            roce.quiesce(|| {
+                qps.iter().flatten().for_each(|qp| qp.wait_for_packets());
+            });
         }
         // records of peers are executed under the ring's consumer lock: having held it is having
         // waited

@@ -6,7 +6,7 @@ use ferriband_transport::direct::{Consumer, Handled, Record, TargetEvent, Target
 use ferriband_transport::types::{Completion, QpState};
 
 use crate::lock;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::objects::event::AsyncKind;
 use crate::objects::srq::Srq;
 use crate::qp::PeerLink;

@@ -81,7 +81,7 @@ impl Qp {
             report.retry_cnt = attr.retry_cnt;
             report.rnr_retry = attr.rnr_retry;
             report.path_mtu = attr.path_mtu.bytes();
-            report.peer_disconnected = self.ctx.engine.ends.has(self.qpn);
+            report.peer_disconnected = self.adapter.ends.has(self.qpn);
         }
         report
     }
@@ -92,7 +92,7 @@ impl Qp {
         let of_a_process = self.qp_type != QpType::XrcSend;
         if of_a_process && report.peer_qpn != 0 && self.ctx.device.is_local(&attr.av) {
             let slot = lock(&self.recv).peer_slot;
-            let mut peer = self.ctx.engine.peer_report(attr.dest_qpn, slot);
+            let mut peer = self.adapter.peer_report(attr.dest_qpn, slot);
             let says_nothing =
                 matches!(peer.state, PeerState::NotReceiving | PeerState::NoQueuePair);
             if self.is_on_packets() && says_nothing {

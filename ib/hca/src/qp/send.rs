@@ -12,7 +12,8 @@ use ferriband_wire::Qpn;
 use crate::base::error::Error;
 use crate::base::{incident, limits};
 use crate::lock;
-use crate::objects::cq::{Catch, Cq};
+use crate::objects::catch::Catch;
+use crate::objects::cq::Cq;
 use crate::objects::event::AsyncKind;
 use crate::qp::PeerLink;
 use crate::qp::adapter::Adapter;
@@ -74,7 +75,7 @@ impl Qp {
     /// Queues a send and does at once what can be done.
     #[inline]
     pub fn post_send(self: &Arc<Self>, request: &SendRequest<'_>) -> Result<(), Error> {
-        let adapter = &*self.ctx.engine;
+        let adapter = &*self.adapter;
         adapter.check_alive()?;
         if self.on_packets.load(Ordering::Acquire) {
             return self.post_packets(adapter, request);
@@ -94,7 +95,7 @@ impl Qp {
         self: &Arc<Self>,
         requests: impl Iterator<Item = SendRequest<'a>>,
     ) -> Result<(), Error> {
-        let adapter = &*self.ctx.engine;
+        let adapter = &*self.adapter;
         adapter.check_alive()?;
         if self.on_packets.load(Ordering::Acquire) {
             return self.post_batch_packets(adapter, requests);
@@ -289,11 +290,7 @@ impl Qp {
             }
             QpState::Rts | QpState::Sqd => {
                 self.state.store(QpState::Err as u32, Ordering::Release);
-                QpEntry::fail(
-                    &**self.ctx.engine.process.own,
-                    self.index as usize,
-                    self.qpn,
-                );
+                QpEntry::fail(&**self.adapter.process.own, self.index as usize, self.qpn);
                 self.flush_receives();
                 if self.srq.is_some() && !self.last_wqe.swap(true, Ordering::AcqRel) {
                     self.raise(AsyncKind::QpLastWqeReached);

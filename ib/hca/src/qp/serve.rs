@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use ferriband_transport::direct::{Consumer, Handled, Record, Response, Sender};
 
 use crate::lock;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::process::peer::{Channel, Inbound, Outbound};
 use crate::qp::PeerLink;
 use crate::qp::adapter::Adapter;

@@ -2,9 +2,8 @@
 //!
 //! Owns which numbers are taken. Must not know what a queue pair does.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ferriband_memory::host::{BlockKind, ProcessRef};
 use ferriband_transport::direct::layout::{
@@ -14,31 +13,7 @@ use ferriband_transport::direct::layout::{
 use crate::base::error::Error;
 use crate::lock;
 use crate::qp::Qp;
-use crate::qp::adapter::Adapter;
-use crate::xrc::Xrcd;
-
-/// Queue pair numbers of this process.
-#[derive(Debug, Default)]
-pub(crate) struct Numbers {
-    pub(crate) blocks: Vec<(u32, BlockKind)>,
-    /// Of each kind: indexes that were given back, the longest ago last, and those of the newest
-    /// block that were never used.
-    pub(crate) free: [Vec<u32>; 3],
-    pub(crate) fresh: [std::ops::Range<u32>; 3],
-    /// Of indexes that were used before.
-    pub(crate) incarnations: BTreeMap<u32, u32>,
-}
-
-/// Queue pairs of a process.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    pub(crate) qps: RwLock<Vec<Option<Arc<Qp>>>>,
-    /// Changes with the table.
-    pub(crate) version: AtomicU64,
-    /// XRC targets whose packets this process executes, by number.
-    pub(crate) carried: Mutex<BTreeMap<u32, Arc<Qp>>>,
-    pub(crate) numbers: Mutex<Numbers>,
-}
+use crate::qp::adapter::{Adapter, Numbers};
 
 impl Adapter {
     /// Takes a queue pair number of a kind, and its local index. The number says which wires the
@@ -189,10 +164,11 @@ impl Adapter {
         }
     }
 
-    pub(crate) fn stop_carrying_domain(&self, domain: &Xrcd) {
+    /// The open XRC domain at this address closes.
+    pub(crate) fn stop_carrying_domain(&self, domain: usize) {
         self.drop_carried(|qp| {
             let of = qp.xrcd.as_ref();
-            of.is_some_and(|xrcd| std::ptr::eq(&**xrcd, domain))
+            of.is_some_and(|xrcd| xrcd.address() == domain)
         });
     }
 

@@ -2,30 +2,12 @@
 //!
 //! Owns that each is opened once. Must not know what goes by them.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, OnceLock};
-
 use ferriband_memory::host::HandOver;
 
 use crate::base::error::Error;
 use crate::device::Device;
 use crate::lock;
-use crate::qp::adapter::Adapter;
-use crate::wire::packets::Roce;
-
-/// What a process sends and receives by, beside the rings.
-#[derive(Debug, Default)]
-pub(crate) struct Wires {
-    /// Packets, once a queue pair or a listener needs them.
-    pub(crate) roce: OnceLock<Roce>,
-    pub(crate) roce_opening: Mutex<()>,
-    /// Where other processes of this host put what is for this one, once anything may come.
-    pub(crate) post_box: OnceLock<HandOver>,
-    pub(crate) post_opening: Mutex<()>,
-    /// Requests by packets that a program sees nothing of in its completion queues; a hint, which
-    /// may miss some.
-    pub(crate) unseen: AtomicU64,
-}
+use crate::qp::adapter::{Adapter, Roce};
 
 impl Adapter {
     /// The RoCE wire, its port joined if it is not.
@@ -33,12 +15,15 @@ impl Adapter {
     /// # Errors
     /// What [`Roce::join_port`] says.
     pub(crate) fn roce(&self) -> Result<&Roce, Error> {
-        self.packets(Roce::has_port, |roce| {
-            // for packets that reach another process first; without the box they are lost, and sent
-            // again
-            let _ = self.post_box();
-            roce.join_port(&self.process.registry)
-        })
+        self.packets(
+            |roce| roce.has_port(),
+            |roce| {
+                // for packets that reach another process first; without the box they are lost, and sent
+                // again
+                let _ = self.post_box();
+                roce.join_port(&self.process.registry)
+            },
+        )
     }
 
     /// What carries the packets of a device, opened if it is not.

@@ -43,6 +43,23 @@ impl Targets {
         Some(proxy)
     }
 
+    /// A shared receive queue of an XRC domain was made.
+    pub(crate) fn add_srq(&self, srq: &Arc<Srq>) {
+        self.srqs
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .insert(srq.number, srq.clone());
+    }
+
+    /// It is no more: its number is free.
+    pub(crate) fn remove_srq(&self, process: &Process, number: u32) {
+        process.registry.xrc_srq_free(number);
+        self.srqs
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .remove(&number);
+    }
+
     /// A shared receive queue of an XRC domain by number.
     pub(crate) fn srq_by_number(&self, number: u32) -> Option<Arc<Srq>> {
         self.srqs

@@ -532,7 +532,7 @@ pub fn over_ipv6() -> bool {
 }
 
 /// Entry of the first GID that packets of this test have, if there is one: IPv6 may be switched off.
-pub fn own_gid(ctx: &Context) -> Option<u32> {
+pub fn own_gid(ctx: &OpenDevice) -> Option<u32> {
     if !over_ipv6() {
         return Some(0);
     }
@@ -544,7 +544,7 @@ pub fn own_gid(ctx: &Context) -> Option<u32> {
 }
 
 /// The way to a queue pair of this host: by LID, or by the device's own address where there are none.
-pub fn path(ctx: &Context, lid: u16) -> AddressVector {
+pub fn path(ctx: &OpenDevice, lid: u16) -> AddressVector {
     let port = ctx.query_port(1).unwrap();
     if port.link_layer == LinkLayer::InfiniBand {
         return AddressVector {

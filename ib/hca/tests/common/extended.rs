@@ -132,7 +132,7 @@ pub fn member_role(channel: Channel) {
     while let Some(order) = channel.try_recv() {
         match order[0] {
             1 => {
-                let qp = xrcd.create_qp(target_init()).unwrap();
+                let qp = Qp::make_target(&xrcd, target_init()).unwrap();
                 accept(&qp, order[1] as u32);
                 channel.send(&[u64::from(qp.qpn)]);
                 kept.push(qp);
@@ -147,7 +147,7 @@ pub fn member_role(channel: Channel) {
                 owned.push(made);
             }
             3 => {
-                let opened = xrcd.open_qp(order[1] as u32);
+                let opened = Qp::open_target(&xrcd, order[1] as u32);
                 channel.send(&[u64::from(opened.is_ok())]);
                 kept.extend(opened);
             }

@@ -14,6 +14,8 @@ use ferriband_wire::{Kind, Opcode, Packet, Psn};
 use super::{PacketSide, Qp, gather};
 use crate::qp::adapter::Adapter;
 use crate::qp::env::PacketEnv;
+use crate::wire;
+
 /// A queue pair that takes packets from one source.
 pub(crate) struct Incoming<'a> {
     pub(super) qp: &'a Arc<Qp>,
@@ -25,18 +27,19 @@ pub(crate) struct Incoming<'a> {
     /// The source is not the queue pair's peer.
     pub(super) stranger: bool,
     /// Why the last packet was not taken, if the machine said so.
-    pub(crate) lost: Option<Lost>,
+    pub(super) lost: Option<Lost>,
 }
 
-impl Incoming<'_> {
-    /// The peer waits for more than an acknowledgement.
-    pub(crate) fn owes_more(&self) -> bool {
+impl wire::to::Incoming for Incoming<'_> {
+    fn lost(&self) -> Option<Lost> {
+        self.lost
+    }
+
+    fn owes_more(&self) -> bool {
         self.side.machine.answer_due() == AnswerDue::More
     }
 
-    /// What came has left nothing to tell, to answer or to send: [`Qp::turn_packets`] need not be
-    /// called.
-    pub(crate) fn is_settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         let side = &*self.side;
         !side.stirred
             && !side.wait.keeps_acknowledgement()
@@ -47,15 +50,7 @@ impl Incoming<'_> {
             && self.qp.target.is_none()
     }
 
-    /// A packet of this opcode, its ICRC checked, that has come right after one that was taken and
-    /// is like it but for its PSN, AckReq (`numbers`) and payload: a
-    /// middle packet of a SEND or WRITE. False if it has to be looked at as any other.
-    pub(crate) fn take_alike(
-        &mut self,
-        opcode: Opcode,
-        numbers: (Psn, bool),
-        payload: &[u8],
-    ) -> bool {
+    fn take_alike(&mut self, opcode: Opcode, numbers: (Psn, bool), payload: &[u8]) -> bool {
         let PacketSide {
             machine,
             scratch,
@@ -72,14 +67,7 @@ impl Incoming<'_> {
         machine.take_alike(self.now, &mut env, opcode, numbers, payload)
     }
 
-    /// A packet, its ICRC checked; `marked` if a switch found congestion on its way. False if
-    /// it changes nothing.
-    pub(crate) fn take(
-        &mut self,
-        marked: bool,
-        meta: &PacketMeta<'_>,
-        packet: &Packet<'_>,
-    ) -> bool {
+    fn take(&mut self, marked: bool, meta: &PacketMeta<'_>, packet: &Packet<'_>) -> bool {
         if self.stranger {
             self.side.oddities.strangers += 1;
             return false;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Qp, Turn};
 use crate::lock;
-use crate::objects::cq::Catch;
+use crate::objects::catch::Catch;
 use crate::qp::adapter::Adapter;
 
 impl Qp {

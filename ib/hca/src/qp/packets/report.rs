@@ -55,7 +55,7 @@ impl Qp {
             WcStatus::RnrRetryExcErr => Counter::RnrRetryExceeded,
             _ => Counter::RetryExceeded,
         };
-        if let Some(roce) = self.ctx.engine.opened_roce() {
+        if let Some(roce) = self.adapter.opened_roce() {
             let ifindex = self.ctx.device.info.ifindex;
             roce.ports.counts.of(ifindex).add(counter, 1);
         }
@@ -65,7 +65,7 @@ impl Qp {
     /// Adds what this queue pair has counted since the last time to its port's counters. Not for each packet: when a timer goes off, when
     /// somebody asks, and at its end.
     pub(super) fn add_to_port(&self, side: &mut PacketSide) {
-        let Some(roce) = self.ctx.engine.opened_roce() else {
+        let Some(roce) = self.adapter.opened_roce() else {
             return;
         };
         let port = roce.ports.counts.of(self.ctx.device.info.ifindex);
@@ -82,7 +82,7 @@ impl Qp {
         let mut report = path.report();
         let info = &self.ctx.device.info;
         report.interface.clone_from(&info.interface);
-        let registry = &self.ctx.engine.process.registry;
+        let registry = &self.adapter.process.registry;
         report.stopped = registry.port_word(info.ifindex) & PORT_STOPS != 0;
         report.fault_rules = registry.fault_rules().len();
         if !self.ctx.device.is_ethernet() {

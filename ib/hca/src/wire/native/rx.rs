@@ -15,19 +15,18 @@ use ferriband_wire::{Gid, NativeHeaders, NextHeader, Packet, VCRC_LEN};
 use super::meta::NativeMeta;
 use super::path::address;
 use crate::device::counters::PortCounts;
-use crate::objects::cq::Catch;
-use crate::qp::Qp;
-use crate::wire::packets::arrived::{MULTICAST_QPN, destination};
+use crate::objects::catch::Catch;
+use crate::wire::packets::arrived::{GSI, MULTICAST_QPN, destination};
 use crate::wire::packets::batch::{Batch, count};
-use crate::wire::packets::{GSI, Roce};
-use crate::wire::to::To;
+use crate::wire::packets::ways::Ways;
+use crate::wire::to::{Deliver, Incoming, Queue, To};
 
-impl Batch {
+impl<D: Deliver> Batch<D> {
     /// Gives a run of packets to their queue pairs. Says what became of the last one.
     pub(in crate::wire) fn deliver_native(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         meta: &NativeMeta,
         bytes: &[u8],
         catch: &mut Catch<'_>,
@@ -38,11 +37,11 @@ impl Batch {
         let right = if crate::device::fabric::host().is_some() {
             meets_port(to, headers)
         } else {
-            headers.lrh.slid == to.adapter.process.lid
+            headers.lrh.slid == to.adapter.process().lid
                 && match &headers.grh {
-                    None => headers.lrh.dlid == to.adapter.process.lid,
+                    None => headers.lrh.dlid == to.adapter.process().lid,
                     Some(grh) => {
-                        let to_us = headers.lrh.dlid == to.adapter.process.lid
+                        let to_us = headers.lrh.dlid == to.adapter.process().lid
                             && grh.dgid == to.adapter.gid();
                         grh.sgid == to.adapter.gid() && (to_us || grh.dgid.is_multicast())
                     }
@@ -107,8 +106,8 @@ impl Batch {
     /// that has sent it.
     fn native_group(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         headers: &NativeHeaders,
         (now, bytes): (Instant, &[u8]),
         catch: &mut Catch<'_>,
@@ -132,30 +131,25 @@ impl Batch {
         let sender = packet.ext().deth.map(|deth| deth.src_qpn.0);
         let mut members = Vec::new();
         to.adapter
-            .process
+            .process()
             .registry
             .multicast_members(&group, &mut members);
-        let me = to.adapter.process.registry.me();
+        let me = to.adapter.process().registry.me();
         let mut fate = Fate::NoQueuePair;
         for member in members.iter().filter(|member| member.process == me) {
-            let found = to.adapter.qp_by_number(member.qpn.0);
-            let Some(qp) = found.filter(|qp| !qp.ctx.device.is_ethernet()) else {
+            let found = to.adapter.queue(member.qpn.0);
+            let Some(qp) = found.filter(|qp| !qp.device().is_ethernet()) else {
                 continue;
             };
-            if sender == Some(qp.qpn) {
+            if sender == Some(qp.number()) {
                 continue;
             }
             qp.open_for_datagrams();
-            qp.packets_in(
-                to.adapter,
-                now,
-                (address(&qp.ctx.device), true),
-                |incoming| {
-                    if !incoming.take(false, &about, &packet) {
-                        tell_wrong_key(roce, incoming.lost, headers, bytes);
-                    }
-                },
-            );
+            qp.packets_in(to.adapter, now, (address(qp.device()), true), |incoming| {
+                if !incoming.take(false, &about, &packet) {
+                    tell_wrong_key(roce, incoming.lost(), headers, bytes);
+                }
+            });
             fate = Fate::Passed;
             self.touch(to, qp, catch);
         }
@@ -164,7 +158,7 @@ impl Batch {
 }
 
 /// On a host of a fabric: whoever may have sent it, it is to this port, or to a group.
-fn meets_port(to: To<'_>, headers: &NativeHeaders) -> bool {
+fn meets_port<D: Deliver>(to: To<'_, D>, headers: &NativeHeaders) -> bool {
     let group = headers.grh.is_some_and(|grh| grh.dgid.is_multicast());
     let gid = headers.grh.is_none_or(|grh| grh.dgid == to.adapter.gid());
     group || gid && crate::device::fabric::has_lid(headers.lrh.dlid)
@@ -190,7 +184,7 @@ fn global_header(headers: &NativeHeaders, bytes: usize) -> Option<[u8; GRH_BYTES
 /// On a host of a fabric the port hears of a packet that had another key than its queue pair: it
 /// counts that, and tells its manager (IBA 10.9.4, 10.2.4).
 #[cold]
-fn tell_wrong_key(roce: &Roce, lost: Option<Lost>, headers: &NativeHeaders, bytes: &[u8]) {
+fn tell_wrong_key(roce: &Ways, lost: Option<Lost>, headers: &NativeHeaders, bytes: &[u8]) {
     let (Some(lost @ (Lost::PKey | Lost::QKey)), Some(local)) = (lost, roce.ports.local.get())
     else {
         return;
@@ -206,10 +200,10 @@ fn tell_wrong_key(roce: &Roce, lost: Option<Lost>, headers: &NativeHeaders, byte
 
 /// The packets at the head of a run that are for one queue pair: how many, and what became of the
 /// last one. None if the queue pair takes no packets.
-fn take_native_run(
-    to: To<'_>,
-    roce: &Roce,
-    (qp, port): (&Arc<Qp>, &PortCounts),
+fn take_native_run<D: Deliver>(
+    to: To<'_, D>,
+    roce: &Ways,
+    (qp, port): (&Arc<D::Queue>, &PortCounts),
     headers: &NativeHeaders,
     now: Instant,
     whole: &[u8],
@@ -218,8 +212,8 @@ fn take_native_run(
     let mut result = None;
     let theirs = whole
         .chunks(segment)
-        .take_while(|bytes| destination(bytes) == Some(qp.qpn));
-    let source = address(&qp.ctx.device);
+        .take_while(|bytes| destination(bytes) == Some(qp.number()));
+    let source = address(qp.device());
     qp.packets_in(to.adapter, now, (source, true), |incoming| {
         let (mut packets, mut fate) = (0, Fate::Malformed);
         for bytes in theirs {
@@ -242,7 +236,7 @@ fn take_native_run(
             let taken = incoming.take(false, &about(headers, grh.as_ref()), packet);
             fate = if taken { Fate::Passed } else { Fate::Refused };
             if !taken {
-                tell_wrong_key(roce, incoming.lost, headers, bytes);
+                tell_wrong_key(roce, incoming.lost(), headers, bytes);
             }
         }
         result = Some((packets, fate));

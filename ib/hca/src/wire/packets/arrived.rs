@@ -3,9 +3,14 @@
 //! Owns nothing. Must not know queue pairs. Every byte comes from a stranger.
 
 use ferriband_memory::net::RxMeta;
+use ferriband_wire::Qpn;
 
 use crate::wire::native::meta::NativeMeta;
 
+/// The general services' queue pair.
+pub(crate) const GSI: Qpn = Qpn(1);
+/// What a packet ends with.
+pub(crate) const ICRC_BYTES: usize = 4;
 /// The queue pair number of packets for a group.
 pub(in crate::wire) const MULTICAST_QPN: u32 = 0xff_ffff;
 

@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrayvec::ArrayVec;
 use ferriband_wire::RunIcrc;
 
-use crate::objects::cq::Catch;
-use crate::qp::Qp;
-use crate::wire::to::To;
+use crate::objects::catch::Catch;
+use crate::wire::to::{Deliver, Queue, To};
 
 /// Queue pairs whose answers wait for the end of a round.
 const TOUCHED: usize = 16;
@@ -29,13 +28,12 @@ pub(in crate::wire) fn count(counter: &AtomicU64, by: u64) {
 }
 
 /// What a round knows of queue pairs.
-#[derive(Default)]
-pub(in crate::wire) struct Batch {
+pub(in crate::wire) struct Batch<D: Deliver> {
     /// Where the last packet went, with the version of the table in which it was found.
-    pub(in crate::wire) last: Option<(u64, Arc<Qp>)>,
-    pub(in crate::wire) touched: ArrayVec<Arc<Qp>, TOUCHED>,
+    pub(in crate::wire) last: Option<(u64, Arc<D::Queue>)>,
+    pub(in crate::wire) touched: ArrayVec<Arc<D::Queue>, TOUCHED>,
     /// Queue pairs that keep an acknowledgement back.
-    owing: ArrayVec<Arc<Qp>, TOUCHED>,
+    owing: ArrayVec<Arc<D::Queue>, TOUCHED>,
     pub(in crate::wire) icrc: RunIcrc,
     /// The IPv4 identification that the next datagram probably has.
     pub(in crate::wire) likely: u16,
@@ -44,26 +42,43 @@ pub(in crate::wire) struct Batch {
     pub(in crate::wire) foreign: bool,
 }
 
-impl Batch {
+impl<D: Deliver> Batch<D> {
+    pub(in crate::wire) fn new() -> Self {
+        Batch {
+            last: None,
+            touched: ArrayVec::new(),
+            owing: ArrayVec::new(),
+            icrc: RunIcrc::default(),
+            likely: 0,
+            by_flow: false,
+            foreign: false,
+        }
+    }
+
     /// The queue pair of a device of this kind that takes the packets for a number; found once for
     /// a run.
     pub(in crate::wire) fn find(
         &mut self,
-        to: To<'_>,
+        to: To<'_, D>,
         qpn: u32,
         ethernet: bool,
-    ) -> Option<&Arc<Qp>> {
-        let right = |qp: &Qp| qp.ctx.device.is_ethernet() == ethernet;
-        if !matches!(&self.last, Some((_, qp)) if qp.qpn == qpn && right(qp)) {
-            let version = to.adapter.table.version.load(Ordering::Acquire);
-            let found = to.adapter.qp_of_packets(qpn).filter(|qp| right(qp));
+    ) -> Option<&Arc<D::Queue>> {
+        let right = |qp: &D::Queue| qp.device().is_ethernet() == ethernet;
+        if !matches!(&self.last, Some((_, qp)) if qp.number() == qpn && right(qp)) {
+            let version = to.adapter.version();
+            let found = to.adapter.queue_of_packets(qpn).filter(|qp| right(qp));
             self.last = found.map(|qp| (version, qp));
         }
         self.last.as_ref().map(|(_, qp)| qp)
     }
 
     /// A packet has reached a queue pair: its answers and completions come at the end of the batch.
-    pub(in crate::wire) fn touch(&mut self, to: To<'_>, qp: Arc<Qp>, catch: &mut Catch<'_>) {
+    pub(in crate::wire) fn touch(
+        &mut self,
+        to: To<'_, D>,
+        qp: Arc<D::Queue>,
+        catch: &mut Catch<'_>,
+    ) {
         if self.touched.iter().any(|other| Arc::ptr_eq(other, &qp)) {
             return;
         }
@@ -73,12 +88,12 @@ impl Batch {
         self.touched.push(qp);
     }
 
-    pub(in crate::wire) fn turn(&mut self, to: To<'_>, catch: &mut Catch<'_>) {
+    pub(in crate::wire) fn turn(&mut self, to: To<'_, D>, catch: &mut Catch<'_>) {
         turn(to, &mut self.touched, &mut self.owing, catch);
     }
 
     /// Nothing came: acknowledgements that no reply took along go now.
-    pub(in crate::wire) fn idle(&mut self, to: To<'_>) {
+    pub(in crate::wire) fn idle(&mut self, to: To<'_, D>) {
         for qp in self.owing.drain(..) {
             qp.send_owed(to.adapter);
         }
@@ -86,10 +101,10 @@ impl Batch {
 }
 
 /// What a batch of packets brought is answered and told.
-fn turn(
-    to: To<'_>,
-    touched: &mut ArrayVec<Arc<Qp>, TOUCHED>,
-    owing: &mut ArrayVec<Arc<Qp>, TOUCHED>,
+fn turn<D: Deliver>(
+    to: To<'_, D>,
+    touched: &mut ArrayVec<Arc<D::Queue>, TOUCHED>,
+    owing: &mut ArrayVec<Arc<D::Queue>, TOUCHED>,
     catch: &mut Catch<'_>,
 ) {
     for qp in touched.drain(..) {

@@ -16,18 +16,15 @@ use ferriband_memory::host::{
     ProcessRef, TapWriter, Tool,
 };
 use ferriband_memory::wait::{Epoll, EventFd};
+use ferriband_wire::Qpn;
 use ferriband_wire::capture::{Captured, Endpoints, Ends, Fate};
 use ferriband_wire::fault::{Action, Rule, Subject};
 use ferriband_wire::pcapng::Direction;
-use ferriband_wire::{Qpn, RoceIp};
 
-use super::arrived::{Arrived, destination};
-use super::path::{Carrier, ICRC_BYTES, TxPath};
-use super::{GSI, Roce, handling};
+use super::arrived::{Arrived, GSI, ICRC_BYTES, destination};
 use crate::device;
 use crate::lock;
-use crate::objects::cq::Catch;
-use crate::wire::to::To;
+use crate::wire::to::Services;
 
 /// Word of a rule that says whose it is, if it is not everybody's:
 /// [`ferriband_memory::host::ProcessRef::to_word`].
@@ -88,9 +85,38 @@ struct Tap {
     watched: bool,
 }
 
+/// Where a packet goes to.
+pub(in crate::wire) trait Outgoing: std::fmt::Debug + Send {
+    /// Gives a run to what carries it. False if that does not take it.
+    fn transmit(&self, bytes: &[u8], segment: usize) -> bool;
+
+    /// Writes the ICRC behind a packet that is the `place`-th of its run.
+    fn seal(&self, place: usize, packet: &mut [u8], len: usize);
+
+    /// The peer's address; that of the InfiniBand port is its GID.
+    fn target(&self) -> IpAddr;
+
+    /// The interface of its device; 0 for the InfiniBand port.
+    fn ifindex(&self) -> u32;
+
+    /// The queue pair whose it is.
+    fn local_qpn(&self) -> u32;
+
+    /// The ends as a capture shows them.
+    fn ends(&self, identification: Option<u16>) -> Ends;
+
+    fn boxed(&self) -> Box<dyn Outgoing>;
+}
+
+impl Clone for Box<dyn Outgoing> {
+    fn clone(&self) -> Self {
+        (**self).boxed()
+    }
+}
+
 /// A packet that a fault holds back.
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     due: u64,
     fate: Fate,
     rule: u8,
@@ -101,7 +127,7 @@ struct Held {
 /// Which way a packet goes.
 #[derive(Clone, Debug)]
 enum Way {
-    Out(TxPath),
+    Out(Box<dyn Outgoing>),
     In(Arrived),
 }
 
@@ -154,10 +180,10 @@ impl Hooks {
     /// Sends a run of packets of `segment` bytes each but the last, sealed. Gives how many of them
     /// the kernel did not take.
     #[cold]
-    pub fn send(&self, path: &TxPath, bytes: &mut [u8], segment: usize) -> u64 {
+    pub(super) fn send(&self, path: &dyn Outgoing, bytes: &mut [u8], segment: usize) -> u64 {
         let mut state = lock(&self.state);
         self.refresh(&mut state);
-        let way = Way::Out(path.clone());
+        let way = Way::Out(path.boxed());
         if state.down.contains(&path.ifindex()) {
             for packet in bytes.chunks(segment) {
                 state.capture(&way, 0, packet, Fate::LinkDown, None);
@@ -271,7 +297,7 @@ impl Hooks {
     #[cold]
     pub fn receive(
         &self,
-        to: To<'_>,
+        services: &dyn Services,
         came: &Arrived,
         bytes: &[u8],
         deliver: &mut dyn FnMut(&Arrived, &[u8]) -> Fate,
@@ -289,7 +315,7 @@ impl Hooks {
                 let qpn = destination(datagram).filter(|qpn| *qpn != GSI.0);
                 if qpn.is_none() || qpn != ours {
                     locked = None;
-                    if destination(datagram) == Some(0) || to.services.is_anothers(meta, datagram) {
+                    if destination(datagram) == Some(0) || services.is_anothers(meta, datagram) {
                         continue;
                     }
                     ours = qpn;
@@ -370,7 +396,12 @@ impl Hooks {
         self.hand_on_held(&later, deliver);
     }
 
-    fn hand_on_held(&self, later: &[Held], deliver: &mut dyn FnMut(&Arrived, &[u8]) -> Fate) {
+    /// Gives what came, and was held back, to its queue pairs.
+    pub(super) fn hand_on_held(
+        &self,
+        later: &[Held],
+        deliver: &mut dyn FnMut(&Arrived, &[u8]) -> Fate,
+    ) {
         for held in later {
             let rule = Some(held.rule);
             self.hand_on(&held.way, &held.bytes, held.fate, rule, deliver);
@@ -433,9 +464,10 @@ impl Hooks {
         gone
     }
 
-    /// Lets go of what has waited long enough. Hold nothing.
+    /// Lets go of what has waited long enough: what goes out goes, what came is for
+    /// [`Hooks::hand_on_held`].
     #[cold]
-    pub fn fire(&self, to: To<'_>, roce: &Roce) {
+    pub(super) fn fire(&self) -> Vec<Held> {
         let now = ferriband_memory::wait::now().0;
         let mut state = lock(&self.state);
         let mut due: Vec<Held> = state.held.extract_if(.., |held| held.due <= now).collect();
@@ -445,16 +477,8 @@ impl Hooks {
         for held in due.iter().filter(|held| matches!(held.way, Way::Out(_))) {
             self.send_held(&mut state, held);
         }
-        drop(state);
-        if due.iter().all(|held| matches!(held.way, Way::Out(_))) {
-            return;
-        }
-        let mut rx = lock(&roce.rx);
-        let _handling = handling();
-        let mut deliver = |came: &Arrived, packet: &[u8]| {
-            rx.take_held(to, roce, came, packet, &mut Catch::nobody())
-        };
-        self.hand_on_held(&due, &mut deliver);
+        due.retain(|held| matches!(held.way, Way::In(_)));
+        due
     }
 
     // Rules and tools.
@@ -722,27 +746,5 @@ impl State {
             };
             tap.ring.write([&captured.head(), bytes]);
         }
-    }
-}
-
-/// A path's ends as a capture shows them.
-impl TxPath {
-    fn ends(&self, identification: Option<u16>) -> Ends {
-        let headers = match self.carrier() {
-            Carrier::Udp { headers, .. } => headers,
-            Carrier::Host(path) => return Ends::Native(*path.headers()),
-        };
-        let (source, hop_limit) = match &headers.ip {
-            RoceIp::V4(ip) => (IpAddr::V4(ip.source), ip.ttl),
-            RoceIp::V6(ip) => (IpAddr::V6(ip.sgid.0.into()), ip.hop_limit),
-        };
-        Ends::Roce(Endpoints {
-            source,
-            destination: self.target(),
-            source_port: headers.source_port,
-            traffic_class: headers.ip.traffic_class(),
-            hop_limit,
-            identification,
-        })
     }
 }

@@ -9,18 +9,17 @@ use std::sync::Arc;
 use ferriband_memory::host::ProcessRef;
 use ferriband_memory::net::{Gone, SendError, TxOptions, TxPort};
 use ferriband_transport::types::AddressVector;
+use ferriband_wire::capture::{Endpoints, Ends};
 use ferriband_wire::{Grh, Ipv4, ROCE_PORT, RoceHeaders, RoceIp, RunIcrc};
 
-use super::GSI;
-use super::hooks::Hooks;
+use super::arrived::{GSI, ICRC_BYTES};
+use super::hooks::{Hooks, Outgoing};
 use crate::base::error::Error;
 use crate::device::counters::PortCounts;
 use crate::device::{Device, address_of};
 use crate::wire::native::path::HostPath;
 use crate::wire::roce::ports::{FIRST_PORT, PortPool, Spread, source_port};
 
-/// What a packet ends with.
-pub(crate) const ICRC_BYTES: usize = 4;
 /// ECT(0): this sender reacts to congestion marks.
 const ECT0: u8 = 2;
 
@@ -110,21 +109,6 @@ impl TxPath {
         }
     }
 
-    /// What carries its packets, with the headers below theirs, whatever the identification.
-    pub(in crate::wire) fn carrier(&self) -> &Carrier {
-        &self.carrier
-    }
-
-    /// The interface of its device; 0 for the InfiniBand port.
-    pub fn ifindex(&self) -> u32 {
-        self.ifindex
-    }
-
-    /// The queue pair whose it is.
-    pub fn local_qpn(&self) -> u32 {
-        self.local_qpn
-    }
-
     /// Something speaks for it that the peer does not understand what is sent.
     #[cold]
     pub fn doubt(&self) {
@@ -180,6 +164,51 @@ impl TxPath {
             .expect("a packet fits a datagram")
             .finish_with(&packet[..len]);
         packet[len..len + ICRC_BYTES].copy_from_slice(&icrc.to_le_bytes());
+    }
+}
+
+impl Outgoing for TxPath {
+    fn transmit(&self, bytes: &[u8], segment: usize) -> bool {
+        TxPath::transmit(self, bytes, segment)
+    }
+
+    fn seal(&self, place: usize, packet: &mut [u8], len: usize) {
+        TxPath::seal(self, place, packet, len);
+    }
+
+    fn target(&self) -> IpAddr {
+        TxPath::target(self)
+    }
+
+    fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    fn local_qpn(&self) -> u32 {
+        self.local_qpn
+    }
+
+    fn ends(&self, identification: Option<u16>) -> Ends {
+        let headers = match &self.carrier {
+            Carrier::Udp { headers, .. } => headers,
+            Carrier::Host(path) => return Ends::Native(*path.headers()),
+        };
+        let (source, hop_limit) = match &headers.ip {
+            RoceIp::V4(ip) => (IpAddr::V4(ip.source), ip.ttl),
+            RoceIp::V6(ip) => (IpAddr::V6(ip.sgid.0.into()), ip.hop_limit),
+        };
+        Ends::Roce(Endpoints {
+            source,
+            destination: TxPath::target(self),
+            source_port: headers.source_port,
+            traffic_class: headers.ip.traffic_class(),
+            hop_limit,
+            identification,
+        })
+    }
+
+    fn boxed(&self) -> Box<dyn Outgoing> {
+        Box::new(self.clone())
     }
 }
 

@@ -12,7 +12,8 @@ use ferriband_memory::Room;
 use ferriband_memory::net::Gone;
 use ferriband_wire::RunIcrc;
 
-use super::path::{Carrier, ICRC_BYTES, TxPath};
+use super::arrived::ICRC_BYTES;
+use super::path::{Carrier, TxPath};
 
 /// Bytes of a run, at the most: what one UDP datagram could hold.
 const RUN_BYTES: usize = 65_000;

@@ -3,27 +3,27 @@
 //! Owns the lock's contents under which a process's packets are handled, which keeps each queue
 //! pair's in order. Must not know what a packet means. Every byte comes from a stranger.
 
-use std::sync::atomic::Ordering;
+mod senders;
 
 use ferriband_admin::Counter;
 use ferriband_memory::host::HAND_OVER_HEAD;
 use ferriband_memory::net::RxSocket;
 use ferriband_wire::capture::Fate;
 
-use super::Roce;
 use super::arrived::Arrived;
 use super::batch::Batch;
-use crate::objects::cq::Catch;
+use super::ways::Ways;
+use crate::objects::catch::Catch;
 use crate::wire::native::meta::NativeMeta;
 use crate::wire::native::port::LocalPort;
 use crate::wire::roce::flows::Flows;
 use crate::wire::roce::head::read_meta;
 use crate::wire::roce::rx::{Hands, Pace, ROUND_DATAGRAMS};
-use crate::wire::to::To;
+use crate::wire::to::{Deliver, To};
 
 /// The state of a round.
-pub(crate) struct RxSide {
-    pub(in crate::wire) hands: Hands,
+pub(crate) struct RxSide<D: Deliver> {
+    pub(in crate::wire) hands: Hands<D>,
     /// Room for a message of the InfiniBand port, once one may come.
     room: Vec<u8>,
     /// Of the sockets of all senders.
@@ -31,13 +31,13 @@ pub(crate) struct RxSide {
     pub(in crate::wire) flows: Flows,
 }
 
-impl std::fmt::Debug for RxSide {
+impl<D: Deliver> std::fmt::Debug for RxSide<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("RxSide")
     }
 }
 
-impl RxSide {
+impl<D: Deliver> RxSide<D> {
     pub fn new() -> Self {
         RxSide {
             hands: Hands::new(),
@@ -48,15 +48,15 @@ impl RxSide {
     }
 
     /// Nothing came: acknowledgements that no reply took along go now.
-    pub fn idle(&mut self, to: To<'_>) {
+    pub fn idle(&mut self, to: To<'_, D>) {
         self.hands.batch.idle(to);
     }
 
     /// Takes what has arrived at a socket of all senders. True if anything had.
     pub fn take(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         socket: &RxSocket,
         catch: &mut Catch<'_>,
     ) -> bool {
@@ -68,15 +68,15 @@ impl RxSide {
     }
 
     /// Takes all that lies in a socket of all senders.
-    pub fn drain(&mut self, to: To<'_>, roce: &Roce, socket: &RxSocket) {
+    pub fn drain(&mut self, to: To<'_, D>, roce: &Ways, socket: &RxSocket) {
         self.hands.drain(to, roce, (socket, &mut self.pace));
     }
 
     /// Takes what has come by the InfiniBand port. True if anything had.
     pub fn take_local(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         local: &LocalPort,
         catch: &mut Catch<'_>,
     ) -> bool {
@@ -101,7 +101,7 @@ impl RxSide {
         }
         let wire = local.fabric.as_ref();
         if wire.is_some_and(crate::wire::native::fabric::Wire::has_new_pkeys) {
-            to.adapter.owners.tell_of_pkeys();
+            to.adapter.pkeys_changed();
         }
         worked
     }
@@ -109,8 +109,8 @@ impl RxSide {
     /// Takes a run of packets that another process got and handed over.
     pub fn take_handed(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         head: &[u8],
         body: &[u8],
         catch: &mut Catch<'_>,
@@ -126,8 +126,8 @@ impl RxSide {
     /// Takes a packet that a fault had held back.
     pub fn take_held(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         came: &Arrived,
         packet: &[u8],
         catch: &mut Catch<'_>,
@@ -139,12 +139,12 @@ impl RxSide {
     }
 }
 
-impl Batch {
+impl<D: Deliver> Batch<D> {
     /// A run of packets from one source, by the hooks if there are any.
     pub(in crate::wire) fn run(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         came: &Arrived,
         bytes: &[u8],
         may_hand_over: bool,
@@ -154,22 +154,23 @@ impl Batch {
             self.deliver(to, roce, came, bytes, may_hand_over, catch);
             return;
         }
-        roce.hooks.receive(to, came, bytes, &mut |came, datagram| {
-            self.deliver(to, roce, came, datagram, may_hand_over, catch)
-        });
+        roce.hooks
+            .receive(to.services, came, bytes, &mut |came, datagram| {
+                self.deliver(to, roce, came, datagram, may_hand_over, catch)
+            });
     }
 
     /// Gives a run of packets to their queue pairs. Says what became of the last one.
     fn deliver(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         came: &Arrived,
         bytes: &[u8],
         may_hand_over: bool,
         catch: &mut Catch<'_>,
     ) -> Fate {
-        let version = to.adapter.table.version.load(Ordering::Acquire);
+        let version = to.adapter.version();
         if self
             .last
             .as_ref()

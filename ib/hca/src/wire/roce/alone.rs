@@ -22,7 +22,7 @@ const RUNS: u32 = 16;
 
 /// The way that a socket is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(in crate::wire) enum Way {
     /// For runs: so much speaks for single datagrams.
     Runs(u32),
     /// Not at all: the kernel puts nothing together any more, and it is awaited that nothing of
@@ -41,7 +41,7 @@ pub(super) enum Way {
 
 /// What is to be done at a socket next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Look {
+pub(in crate::wire) enum Look {
     /// Receive runs.
     Runs,
     /// See whether it is empty.
@@ -54,7 +54,7 @@ pub(super) enum Look {
 
 /// What a look found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Found {
+pub(in crate::wire) enum Found {
     /// Nothing.
     Nothing,
     /// One datagram, or two that did not come together.
@@ -65,7 +65,7 @@ pub(super) enum Found {
 
 /// What the kernel is to be told now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tell {
+pub(in crate::wire) enum Tell {
     /// Nothing.
     Nothing,
     /// To put datagrams together, or not.

@@ -9,25 +9,31 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
+use ferriband_memory::net::RxSocket;
+
 use crate::base::error::Error;
 use crate::lock;
-use crate::wire::packets::Roce;
 
 /// Queue pair numbers by group and interface.
-pub(in crate::wire) type Attached = Mutex<BTreeMap<(IpAddr, u32), Vec<u32>>>;
+#[derive(Debug, Default)]
+pub(in crate::wire) struct Attached(Mutex<BTreeMap<(IpAddr, u32), Vec<u32>>>);
 
-impl Roce {
-    /// Attaches a queue pair to a group on an interface. Attaching it again changes nothing.
+impl Attached {
+    /// Attaches a queue pair to a group on an interface, whose packets come to `socket`. Attaching
+    /// it again changes nothing.
     ///
     /// # Errors
     /// What the kernel says to joining: too many memberships (net.ipv4.igmp_max_memberships), no
     /// such family.
-    pub(crate) fn attach(&self, group: IpAddr, ifindex: u32, qpn: u32) -> Result<(), Error> {
-        let mut attached = lock(&self.attached);
+    pub(in crate::wire) fn attach(
+        &self,
+        socket: Option<&RxSocket>,
+        (group, ifindex): (IpAddr, u32),
+        qpn: u32,
+    ) -> Result<(), Error> {
+        let mut attached = lock(&self.0);
         if !attached.contains_key(&(group, ifindex)) {
-            let socket = self
-                .socket(group.is_ipv6())
-                .ok_or(Error::Unsupported("no socket of the group's family"))?;
+            let socket = socket.ok_or(Error::Unsupported("no socket of the group's family"))?;
             socket.join_group(group, ifindex)?;
         }
         let members = attached.entry((group, ifindex)).or_default();
@@ -38,8 +44,13 @@ impl Roce {
     }
 
     /// Detaches a queue pair; with the last one the group is left. False if it was not attached.
-    pub(crate) fn detach(&self, group: IpAddr, ifindex: u32, qpn: u32) -> bool {
-        let mut attached = lock(&self.attached);
+    pub(in crate::wire) fn detach(
+        &self,
+        socket: Option<&RxSocket>,
+        (group, ifindex): (IpAddr, u32),
+        qpn: u32,
+    ) -> bool {
+        let mut attached = lock(&self.0);
         let Some(members) = attached.get_mut(&(group, ifindex)) else {
             return false;
         };
@@ -49,7 +60,7 @@ impl Roce {
         members.swap_remove(at);
         if members.is_empty() {
             attached.remove(&(group, ifindex));
-            if let Some(socket) = self.socket(group.is_ipv6()) {
+            if let Some(socket) = socket {
                 // an interface that is gone has taken its memberships along
                 let _ = socket.leave_group(group, ifindex);
             }
@@ -58,8 +69,8 @@ impl Roce {
     }
 
     /// The queue pairs that are attached to a group on an interface.
-    pub(in crate::wire) fn attached(&self, group: IpAddr, ifindex: u32) -> Vec<u32> {
-        lock(&self.attached)
+    pub(in crate::wire) fn of(&self, group: IpAddr, ifindex: u32) -> Vec<u32> {
+        lock(&self.0)
             .get(&(group, ifindex))
             .cloned()
             .unwrap_or_default()

@@ -15,12 +15,12 @@ use ferriband_wire::{Bth, Opcode, Packet, RoceHeaders, RunIcrc};
 use super::head::{header_kind, headers_of, network_header, write_meta};
 use super::join::Probe;
 use crate::device::counters::PortCounts;
-use crate::objects::cq::Catch;
-use crate::qp::Qp;
-use crate::wire::packets::arrived::{Arrived, MULTICAST_QPN, destination};
+use crate::objects::catch::Catch;
+use crate::process::numbers::owner_of_packets;
+use crate::wire::packets::arrived::{Arrived, GSI, MULTICAST_QPN, destination};
 use crate::wire::packets::batch::{Batch, count};
-use crate::wire::packets::{BACKLOG_ROUNDS, GSI, Roce, SOME_ROUNDS};
-use crate::wire::to::To;
+use crate::wire::packets::ways::{BACKLOG_ROUNDS, SOME_ROUNDS, Ways};
+use crate::wire::to::{Deliver, Incoming, Queue, To};
 
 /// Datagrams (each a run of packets) taken in one round.
 pub(in crate::wire) const ROUND_DATAGRAMS: usize = 8;
@@ -32,9 +32,9 @@ const STREAM_BYTES: usize = 32 << 10;
 pub(in crate::wire) const CE: u8 = 3;
 
 /// What takes datagrams from sockets and gives packets to queue pairs.
-pub(in crate::wire) struct Hands {
+pub(in crate::wire) struct Hands<D: Deliver> {
     pub(in crate::wire) ring: RxRing,
-    pub(in crate::wire) batch: Batch,
+    pub(in crate::wire) batch: Batch<D>,
     /// Bytes that were ever taken.
     bytes: u64,
 }
@@ -52,11 +52,11 @@ pub(in crate::wire) struct Pace {
     pub(in crate::wire) misses: u32,
 }
 
-impl Hands {
+impl<D: Deliver> Hands<D> {
     pub(in crate::wire) fn new() -> Self {
         Hands {
             ring: RxRing::new(),
-            batch: Batch::default(),
+            batch: Batch::new(),
             bytes: 0,
         }
     }
@@ -64,8 +64,8 @@ impl Hands {
     /// Takes what has arrived at a socket. True if anything had.
     pub(in crate::wire) fn take(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         (socket, pace): (&RxSocket, &mut Pace),
         catch: &mut Catch<'_>,
     ) -> bool {
@@ -94,8 +94,8 @@ impl Hands {
     /// Gives what lies in the ring to queue pairs. Returns the bytes of the longest message.
     pub(in crate::wire) fn give(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         catch: &mut Catch<'_>,
     ) -> usize {
         let mut longest = 0;
@@ -113,8 +113,8 @@ impl Hands {
     /// end, lies behind what was there.
     pub(in crate::wire) fn drain(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         (socket, pace): (&RxSocket, &mut Pace),
     ) {
         let (begun, mut rounds) = (self.bytes, 0);
@@ -130,12 +130,12 @@ impl Hands {
     }
 }
 
-impl Batch {
+impl<D: Deliver> Batch<D> {
     /// A run of packets that came by UDP. Says what became of the last one.
     pub(in crate::wire) fn deliver_roce(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         meta: &RxMeta,
         bytes: &[u8],
         may_hand_over: bool,
@@ -168,10 +168,10 @@ impl Batch {
                 // one that came to a sender's socket says nothing of where the socket of all is
                 let port = roce.port.get().filter(|_| !self.by_flow);
                 let probe = port.map(|port| {
-                    port.take_probe(&to.adapter.process.registry, v6, meta.source, datagram)
+                    port.take_probe(&to.adapter.process().registry, v6, meta.source, datagram)
                 });
                 if probe == Some(Probe::Moved) {
-                    roce.went_astray(to);
+                    roce.went_astray(to.adapter.process());
                 }
                 // this protocol's own
                 packets -= 1;
@@ -201,9 +201,9 @@ impl Batch {
             }
             self.find(to, qpn, true);
             let Some((_, qp)) = &self.last else {
-                let owner = to.adapter.owner_of_packets(qpn);
+                let owner = owner_of_packets(&to.adapter.process().registry, qpn);
                 match owner
-                    .filter(|owner| may_hand_over && *owner != to.adapter.process.registry.me())
+                    .filter(|owner| may_hand_over && *owner != to.adapter.process().registry.me())
                 {
                     Some(owner) => {
                         // what came together goes together: a post box takes few messages
@@ -217,14 +217,11 @@ impl Batch {
                         packets += more.div_ceil(segment) as u64;
                         length += more;
                         let head = write_meta(meta, segment as u16);
-                        let handed = to
-                            .adapter
-                            .post_box()
-                            .is_ok_and(|post| post.send(owner, &head, run).is_ok());
+                        let handed = to.adapter.hand_over(owner, &head, run);
                         port.add(Counter::HandedOver, u64::from(handed));
                         self.foreign |= self.by_flow;
                         if !self.by_flow {
-                            roce.went_astray(to);
+                            roce.went_astray(to.adapter.process());
                         }
                     }
                     None => port.add(Counter::UnknownQp, 1),
@@ -272,7 +269,7 @@ impl Batch {
             return fate;
         }
         // what a host sends to itself comes by another interface than its device's
-        let device = self.last.as_ref().map(|(_, qp)| &qp.ctx.device.info);
+        let device = self.last.as_ref().map(|(_, qp)| &qp.device().info);
         let port = device.map_or(port, |info| roce.ports.counts.of(info.ifindex));
         port.add(Counter::RcvPackets, packets);
         port.add(Counter::RcvData, length as u64 / 4);
@@ -284,14 +281,14 @@ impl Batch {
     /// it.
     fn deliver_to_group(
         &mut self,
-        to: To<'_>,
-        roce: &Roce,
+        to: To<'_, D>,
+        roce: &Ways,
         (headers, meta): (&RoceHeaders, &RxMeta),
         now: Instant,
         datagram: &[u8],
         catch: &mut Catch<'_>,
     ) -> bool {
-        let members = roce.attached(meta.destination, meta.ifindex);
+        let members = roce.attached.of(meta.destination, meta.ifindex);
         if members.is_empty() {
             return false;
         }
@@ -311,8 +308,8 @@ impl Batch {
         let sender = packet.ext().deth.map(|deth| deth.src_qpn.0);
         let mut taken = false;
         for qpn in members {
-            let found = to.adapter.qp_by_number(qpn);
-            let Some(qp) = found.filter(|qp| qp.ctx.device.is_ethernet()) else {
+            let found = to.adapter.queue(qpn);
+            let Some(qp) = found.filter(|qp| qp.device().is_ethernet()) else {
                 continue;
             };
             let own = sender == Some(qpn) && qp.has_address(meta.source);
@@ -346,9 +343,9 @@ fn is_bulk(opcode: Opcode) -> bool {
 
 /// The packets at the head of a run that are for one queue pair: how many, of how many bytes, what
 /// became of the last one, and when the queue pair has something to say.
-fn take_run<'a>(
-    to: To<'_>,
-    (qp, icrc, port): (&Arc<Qp>, &mut RunIcrc, &PortCounts),
+fn take_run<'a, D: Deliver>(
+    to: To<'_, D>,
+    (qp, icrc, port): (&Arc<D::Queue>, &mut RunIcrc, &PortCounts),
     (headers, meta, now): (&RoceHeaders, &RxMeta, Instant),
     identification: &mut u16,
     datagrams: impl Iterator<Item = &'a [u8]>,
@@ -356,7 +353,7 @@ fn take_run<'a>(
     let (mut packets, mut length, mut fate) = (0, 0, Fate::NoQueuePair);
     let mut then = Then::Soon;
     let marked = meta.tos & 3 == CE;
-    let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.qpn));
+    let theirs = datagrams.take_while(|datagram| destination(datagram) == Some(qp.number()));
     let mut theirs = theirs.peekable();
     // who reacts to congestion (ECT or CE) is not Soft-RoCE, which alone is so slow from packet to
     // packet that a program sees between them
