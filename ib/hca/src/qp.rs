@@ -6,6 +6,7 @@
 pub(crate) mod adapter;
 mod create;
 pub(crate) mod env;
+mod fault;
 mod groups;
 mod host;
 mod links;
@@ -247,9 +248,12 @@ impl Qp {
             }
             None => {
                 self.send_owed(adapter);
+                // after this it is in RESET, where nothing raises events of it
+                let attr = lock(&self.attr);
                 self.end_packets();
                 self.reset()?;
                 self.state.store(QpState::Reset as u32, Ordering::Release);
+                drop(attr);
                 adapter.remove_qp(self);
             }
         }

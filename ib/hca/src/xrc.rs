@@ -319,9 +319,15 @@ impl TargetProxy {
             TargetEvent::Established | TargetEvent::ReceiveError => AsyncKind::QpFatal,
         };
         self.refuse(process, true);
-        for qp in lock(&self.handles).iter().filter_map(Weak::upgrade) {
+        for qp in self.handles() {
             qp.ctx.raise(kind, qp.cookie.load(Ordering::Acquire));
         }
+    }
+
+    /// Its handles in this process.
+    pub(crate) fn handles(&self) -> Vec<Arc<Qp>> {
+        let handles = lock(&self.handles);
+        handles.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Takes the state from the registry. None if the target does not accept.

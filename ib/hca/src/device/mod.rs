@@ -17,10 +17,12 @@ use ferriband_wire::{Gid, Guid, Lid, Mtu};
 use crate::base::error::Error;
 use crate::base::limits;
 use crate::lock;
+pub use absence::missing;
 pub use info::{DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr};
 use pace::SharedPace;
 pub(crate) use unlisted::{answering, by_index, is_listed};
 
+pub(crate) mod absence;
 mod config;
 pub(crate) mod counters;
 pub mod fabric;

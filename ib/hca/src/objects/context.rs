@@ -11,8 +11,8 @@ use ferriband_transport::types::{Access, AddressVector, Sge};
 use crate::base::channel::EventQueue;
 use crate::base::error::Error;
 use crate::base::limits;
-use crate::device::counters;
 use crate::device::{self, Device, GidEntry, PortAttr};
+use crate::device::{absence, counters};
 use crate::objects::ah::Ah;
 use crate::objects::cq::{CompChannel, Cq, CqInit};
 use crate::objects::event::{AsyncEvent, AsyncKind};
@@ -43,7 +43,8 @@ impl Context {
     /// Opens a device by its index in [`crate::devices`].
     ///
     /// # Errors
-    /// `NotFound`, or what keeps the process from joining the host.
+    /// `NotFound`, `Absent` or `Gone` while it is not there, or what keeps the process from joining
+    /// the host.
     pub fn open(index: usize) -> Result<Arc<Self>, Error> {
         let device = device::at(index)?.clone();
         let engine = Engine::get()?;
@@ -55,6 +56,8 @@ impl Context {
             failed: AtomicBool::new(false),
         });
         context.engine.owners.keep(&context);
+        // only now: whoever takes the device away from here on finds this context
+        absence::check(&context.engine.process.registry, &context.device)?;
         if !context.device.is_ethernet() {
             // who makes nothing hears of the port's events, too
             context.engine.open_to_fabric();

@@ -8,6 +8,7 @@ pub(crate) mod admin;
 mod ask;
 mod connect;
 mod engine;
+mod faults;
 mod lives;
 mod meet;
 mod rest;
