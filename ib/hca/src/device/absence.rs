@@ -1,11 +1,12 @@
-//! Devices that an administrator has taken away: for a time, or until they are brought back.
+//! Devices that are not there: an administrator has taken them away, for a time or until they are
+//! brought back, or their interface was deleted.
 //!
 //! Owns: what that means to whoever lists devices and to whoever opens one. Must not know: who has
 //! a device open, and what becomes of that.
 
 use ferriband_memory::host::{Host, PORT_GONE, Registry};
 
-use super::{Device, fabric};
+use super::{Device, fabric, watch};
 use crate::base::error::Error;
 
 /// Err while the device cannot be opened.
@@ -17,6 +18,9 @@ pub(crate) fn check(registry: &Registry, device: &Device) -> Result<(), Error> {
     if registry.port_word(ifindex) & PORT_GONE != 0 {
         return Err(Error::Absent("an administrator has taken it away"));
     }
+    if device.is_ethernet() && device.look_again().gone {
+        return Err(Error::Absent("its network interface was deleted"));
+    }
     if registry.port_until(ifindex) > ferriband_memory::wait::now().0 {
         return Err(Error::Gone("it has failed, and is not back yet"));
     }
@@ -26,10 +30,12 @@ pub(crate) fn check(registry: &Registry, device: &Device) -> Result<(), Error> {
 /// Which of these interfaces' devices are not there, whether or not this process has a device open.
 /// Where that cannot be found out none is missing: opening one tells.
 pub fn missing(interfaces: impl Iterator<Item = u32>) -> Vec<u32> {
-    let Ok(Some(registry)) = Host::glance(&fabric::label()) else {
-        return Vec::new();
+    let taken = Host::glance(&fabric::label()).ok().flatten();
+    let is_taken = |ifindex| {
+        let word = taken.as_ref().map_or(0, |all| all.port_word(ifindex));
+        word & PORT_GONE != 0
     };
     interfaces
-        .filter(|ifindex| registry.port_word(*ifindex) & PORT_GONE != 0)
+        .filter(|ifindex| is_taken(*ifindex) || watch::is_deleted(*ifindex))
         .collect()
 }

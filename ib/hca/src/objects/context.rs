@@ -56,6 +56,7 @@ impl Context {
             failed: AtomicBool::new(false),
         });
         context.engine.owners.keep(&context);
+        context.engine.follow_interface(&context.device);
         // only now: whoever takes the device away from here on finds this context
         absence::check(&context.engine.process.registry, &context.device)?;
         if !context.device.is_ethernet() {

@@ -73,6 +73,7 @@ impl Engine {
             let old = before.get(&ifindex).copied().unwrap_or(0);
             let changed = |from: u32, bits: u32| (old ^ word) >> from & ((1 << bits) - 1) != 0;
             let contexts = self.owners.of(ifindex);
+            let is_up = || contexts.iter().all(|context| context.device.port().active);
             let tell = |kind| {
                 contexts
                     .iter()
@@ -83,8 +84,9 @@ impl Engine {
                     tell(AsyncKind::PortErr);
                     tell(AsyncKind::PortActive);
                 }
-                (0, PORT_STOPS) => tell(AsyncKind::PortErr),
-                (PORT_STOPS, 0) => {
+                // the kernel's word is told by itself
+                (0, PORT_STOPS) if is_up() => tell(AsyncKind::PortErr),
+                (PORT_STOPS, 0) if is_up() => {
                     tell(AsyncKind::PortActive);
                     self.ask_by(ifindex);
                 }

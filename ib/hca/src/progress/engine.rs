@@ -1,6 +1,7 @@
 //! What the loop itself keeps: its thread, and what it looks after beside queue pairs.
 //!
-//! Owns the thread's handle and the connection manager. Must not know objects or wires.
+//! Owns the thread's handle, the connection manager and what ports were seen to be. Must not know
+//! objects or wires.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock};
@@ -9,6 +10,7 @@ use ferriband_memory::host::Host;
 
 use super::Engine;
 use super::admin::Ports;
+use super::interfaces::Interfaces;
 use crate::cm::Cm;
 
 /// The loop of a process.
@@ -16,6 +18,7 @@ use crate::cm::Cm;
 pub(crate) struct Loop {
     pub(super) cm: OnceLock<Cm>,
     pub(super) ports_seen: Mutex<Ports>,
+    pub(super) interfaces: Interfaces,
     pub(super) stop: AtomicBool,
     pub(super) thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -25,6 +28,7 @@ impl Loop {
         Loop {
             cm: OnceLock::new(),
             ports_seen: Mutex::new(Ports::now(registry)),
+            interfaces: Interfaces::default(),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
         }

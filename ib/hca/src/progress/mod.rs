@@ -9,6 +9,7 @@ mod ask;
 mod connect;
 mod engine;
 mod faults;
+mod interfaces;
 mod lives;
 mod meet;
 mod rest;
