@@ -3,6 +3,7 @@
 mod dev;
 mod fabric;
 mod fabric_sim;
+mod fault;
 mod mpi;
 mod placing;
 mod putget;
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub use dev::*;
 pub use fabric::*;
 pub use fabric_sim::*;
+pub use fault::*;
 pub use mpi::*;
 pub use placing::*;
 pub use putget::*;
@@ -262,13 +264,14 @@ pub enum Command {
         ferriband dump -w trace.pcapng -- ib_write_bw HOST"
     )]
     Dump(DumpArgs),
-    /// Make packets fail: drop, duplicate, delay, reorder, corrupt; take links down; fail a device
+    /// Make packets fail: drop, duplicate, delay, reorder, corrupt; take links down; fail devices and queue pairs
     ///
     /// For the adapters of this user in this network namespace, while they run: what the programs make of it is what they
     /// would make of a bad cable. Rules last until they are cleared or the last program ends.
     #[command(
         after_help = "Examples:\n  ferriband fault add drop --probability 0.01\n  ferriband fault add corrupt --opcode rc-send --count 3\n  \
         ferriband fault list\n  ferriband fault clear all\n  ferriband fault link down ferri_eth0\n  \
+        ferriband fault qp-error --device ferri_eth0\n  ferriband fault fatal --for 2s ferri_eth0\n  \
         ferriband run --fault 'delay probability=0.1 delay-us=500' -- ib_send_bw HOST"
     )]
     Fault {
@@ -625,11 +628,11 @@ pub enum FaultCommand {
     Add(Box<FaultArgs>),
     /// List the rules, with how often each was hit, and the links that are down
     List(JsonFlag),
-    /// Clear rules
+    /// Clear rules, and bring devices back that have failed
     Clear {
-        /// Numbers of rules, as `list` shows them, or `all`.
-        #[arg(required = true, value_name = "ID|all")]
-        rules: Vec<String>,
+        /// Numbers of rules and names of devices, as `list` shows them, or `all`.
+        #[arg(required = true, value_name = "ID|DEVICE|all")]
+        what: Vec<String>,
     },
     /// Take a device's link down, or bring it up again: its packets are lost, programs get PORT_ERR and PORT_ACTIVE
     Link {
@@ -644,11 +647,21 @@ pub enum FaultCommand {
         /// The device.
         device: String,
     },
-    /// Let a device fail for good in every program that has it open: DEVICE_FATAL, and all its queue pairs are flushed
+    /// Let a device fail in every program that has it open: DEVICE_FATAL, and all its queue pairs are flushed
+    ///
+    /// What was open stays failed; the device can be opened anew, at once or after a time.
     Fatal {
         /// The device.
         device: String,
+        /// Until then it cannot be opened (EIO): a time such as 500ms, 2s or 1m.
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_span)]
+        lasts: Option<Duration>,
+        /// It is not there any more, neither to be listed nor to be opened (ENODEV), until `clear`
+        #[arg(long, conflicts_with = "lasts")]
+        gone: bool,
     },
+    /// Let queue pairs fail by themselves: QP_FATAL, and what they have to do is flushed; their peers find out when they hear nothing
+    QpError(QpErrorArgs),
 }
 
 /// State of a link.

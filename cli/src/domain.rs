@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use ferriband_admin::config::{self, Config};
-use ferriband_memory::host::{Control, Host, HostError, MSG_LOOK, ProcessRef, Tool};
+use ferriband_memory::host::{Control, Host, HostError, MSG_LOOK, MSG_QP_ERROR, ProcessRef, Tool};
 use ferriband_memory::net::{Netdev, netdevs};
 use std::time::{Duration, Instant};
 
@@ -111,13 +111,36 @@ pub struct Answers {
 /// Makes every process look at rules and ports now.
 pub fn ask_to_look(host: &Host) -> Answers {
     let mut answers = Answers::default();
+    (answers.processes, answers.silent) = ask(host, &[MSG_LOOK], |direct, packets| {
+        answers.direct += direct;
+        answers.packets += packets;
+    });
+    answers
+}
+
+/// Lets queue pairs fail, that of a number or all, of an interface's device or of all. How many
+/// have; and the answers.
+pub fn ask_to_fail(host: &Host, qpn: Option<u32>, ifindex: Option<u32>) -> (u64, Answers) {
+    let mut message = [0; 12];
+    message[0] = MSG_QP_ERROR;
+    message[4..8].copy_from_slice(&qpn.unwrap_or(u32::MAX).to_le_bytes());
+    message[8..].copy_from_slice(&ifindex.map_or(0, |index| index + 1).to_le_bytes());
+    let (mut failed, mut answers) = (0, Answers::default());
+    (answers.processes, answers.silent) = ask(host, &message, |here, _| failed += here);
+    (failed, answers)
+}
+
+/// Says something to every process, and hands on the two numbers that each answers. How many have
+/// answered, and how many have not.
+fn ask(host: &Host, message: &[u8], mut heard: impl FnMut(u64, u64)) -> (usize, usize) {
+    let (mut processes, mut silent) = (0, 0);
     let mut asked: Vec<Control> = Vec::new();
     for process in adapters(host) {
         let control = host.connect(process).ok();
-        match control.filter(|control| control.send(&[MSG_LOOK], &[]).is_ok()) {
+        match control.filter(|control| control.send(message, &[]).is_ok()) {
             Some(control) => asked.push(control),
             // dead, which nobody has noticed yet, or too busy to be asked
-            None => answers.silent += usize::from(host.is_live(process)),
+            None => silent += usize::from(host.is_live(process)),
         }
     }
     let deadline = Instant::now() + ANSWER_WAIT;
@@ -126,7 +149,7 @@ pub fn ask_to_look(host: &Host) -> Answers {
             let mut bytes = [0; 16];
             match control.recv(&mut bytes) {
                 Ok(None) => true,
-                Ok(Some((16, _))) if bytes[0] == MSG_LOOK => {
+                Ok(Some((16, _))) if bytes[0] == message[0] => {
                     let word = |at: usize| {
                         u64::from(u32::from_le_bytes([
                             bytes[at],
@@ -135,9 +158,8 @@ pub fn ask_to_look(host: &Host) -> Answers {
                             bytes[at + 3],
                         ]))
                     };
-                    answers.processes += 1;
-                    answers.direct += word(4);
-                    answers.packets += word(8);
+                    processes += 1;
+                    heard(word(4), word(8));
                     false
                 }
                 _ => false,
@@ -147,6 +169,5 @@ pub fn ask_to_look(host: &Host) -> Answers {
             std::thread::sleep(ANSWER_TICK);
         }
     }
-    answers.silent += asked.len();
-    answers
+    (processes, silent + asked.len())
 }

@@ -1,16 +1,18 @@
-//! `ferriband fault`: rules by which packets fail, links that go down, devices that end.
+//! `ferriband fault`: rules by which packets fail, links that go down, devices and queue pairs that fail.
 //!
 //! Owns: the commands. What a rule means is `ferriband-wire`'s, where rules lie the registry's; the adapters follow them.
 
-use crate::args::{FaultArgs, FaultCommand, LinkState, Way};
+use crate::args::{FaultArgs, FaultCommand, LinkState, QpErrorArgs, Way};
 use crate::domain::{self, Answers, Devices};
 use crate::failure::Failure;
 use crate::members;
 use crate::text::{self, Table};
 use clap::ValueEnum;
-use ferriband_memory::host::{FaultRule, Host, PORT_STOPS};
+use ferriband_memory::host::{FaultRule, Host, PORT_GONE, PORT_STOPS};
+use ferriband_memory::wait;
 use ferriband_wire::fault::Rule;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// A port's word counts errors from this bit on, 24 bits, and failures of the device from the next.
 const ERRORS_SHIFT: u32 = 8;
@@ -23,24 +25,25 @@ pub fn command(command: &FaultCommand) -> Result<ExitCode, Failure> {
     match command {
         FaultCommand::Add(args) => add(&host, args),
         FaultCommand::List(flag) => list(&host, flag.json),
-        FaultCommand::Clear { rules } => clear(&host, rules),
+        FaultCommand::Clear { what } => clear(&host, what),
         FaultCommand::Link { state, device } => link(&host, *state, device),
         FaultCommand::PortError { device } => {
             let errors = |word: u64| {
                 let count = (word >> ERRORS_SHIFT).wrapping_add(1) & ERRORS_MASK;
                 word & !(ERRORS_MASK << ERRORS_SHIFT) | count << ERRORS_SHIFT
             };
-            let answers = change_port(&host, device, errors)?;
+            let answers = change_port(&host, device, |(word, until)| (errors(word), until))?;
             say(
                 &format!("{device}: the port failed and recovered"),
                 &answers,
             )
         }
-        FaultCommand::Fatal { device } => {
-            let fatal = |word: u64| word.wrapping_add(1 << FATALS_SHIFT);
-            let answers = change_port(&host, device, fatal)?;
-            say(&format!("{device}: failed"), &answers)
-        }
+        FaultCommand::Fatal {
+            device,
+            lasts,
+            gone,
+        } => fatal(&host, device, *lasts, *gone),
+        FaultCommand::QpError(args) => qp_error(&host, args),
     }
 }
 
@@ -154,6 +157,7 @@ fn list(host: &Host, json: bool) -> Result<ExitCode, Failure> {
         .collect();
     let shown = |rule: &Rule| rule.describe(|ifindex| devices.name(ifindex)).to_string();
     let down = links_down(host, &devices);
+    let failed = failed_devices(host, &devices);
     if json {
         let rules: Vec<serde_json::Value> = rules
             .iter()
@@ -168,7 +172,19 @@ fn list(host: &Host, json: bool) -> Result<ExitCode, Failure> {
                 })
             })
             .collect();
-        text::print_json(&serde_json::json!({ "rules": rules, "links_down": down }))?;
+        let failed: Vec<serde_json::Value> = failed
+            .iter()
+            .map(|(device, ends)| {
+                serde_json::json!({
+                    "device": device,
+                    "gone": ends.is_none(),
+                    "seconds_left": ends.map(|left| left.as_secs_f64()),
+                })
+            })
+            .collect();
+        let all =
+            serde_json::json!({ "rules": rules, "links_down": down, "devices_failed": failed });
+        text::print_json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
     if rules.is_empty() {
@@ -187,7 +203,17 @@ fn list(host: &Host, json: bool) -> Result<ExitCode, Failure> {
     for device in down {
         text::print_line(&format!("{device}: link down"))?;
     }
+    for (device, ends) in failed {
+        text::print_line(&match ends {
+            None => format!("{device}: gone"),
+            Some(left) => format!("{device}: failed, for {} more", span(left)),
+        })?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn span(span: Duration) -> String {
+    text::duration(span.as_nanos() as f64)
 }
 
 fn links_down(host: &Host, devices: &Devices) -> Vec<String> {
@@ -196,35 +222,75 @@ fn links_down(host: &Host, devices: &Devices) -> Vec<String> {
     all.map(|ifindex| devices.name(ifindex)).collect()
 }
 
-fn clear(host: &Host, rules: &[String]) -> Result<ExitCode, Failure> {
-    let known: Vec<usize> = host.fault_rules().iter().map(|rule| rule.index).collect();
-    let mut wanted = Vec::new();
-    for rule in rules {
-        if rule == "all" {
-            wanted.extend(&known);
-            continue;
+/// Devices that cannot be opened now, and for how long; None for one that is gone.
+fn failed_devices(host: &Host, devices: &Devices) -> Vec<(String, Option<Duration>)> {
+    let now = wait::now().0;
+    let failed = |ifindex: u32| {
+        if host.port_word(ifindex) & PORT_GONE != 0 {
+            return Some((ifindex, None));
         }
-        let id = rule.parse().ok().filter(|id| known.contains(id));
-        wanted.push(id.ok_or_else(|| {
-            Failure::new(format!("there is no fault rule {rule}"))
-                .remedy("ferriband fault list shows those that there are")
-        })?);
+        let left = host.port_until(ifindex).checked_sub(now)?;
+        Some((ifindex, Some(Duration::from_nanos(left))))
+    };
+    let all = devices.interfaces().into_iter().filter_map(failed);
+    all.map(|(ifindex, ends)| (devices.name(ifindex), ends))
+        .collect()
+}
+
+fn clear(host: &Host, what: &[String]) -> Result<ExitCode, Failure> {
+    let devices = Devices::now();
+    let known: Vec<usize> = host.fault_rules().iter().map(|rule| rule.index).collect();
+    let failed = failed_devices(host, &devices);
+    let mut rules = Vec::new();
+    let mut back = Vec::new();
+    for name in what {
+        if name == "all" {
+            rules.extend(&known);
+            back.extend(failed.iter().map(|(device, _)| device));
+        } else if let Some(id) = name.parse().ok().filter(|id| known.contains(id)) {
+            rules.push(id);
+        } else if let Some((device, _)) = failed.iter().find(|(device, _)| device == name) {
+            back.push(device);
+        } else {
+            return Err(Failure::new(format!(
+                "there is no fault rule {name}, and no device that has failed is called so"
+            ))
+            .remedy("ferriband fault list shows those that there are"));
+        }
     }
-    wanted.sort_unstable();
-    wanted.dedup();
-    let cleared = wanted.iter().filter(|id| host.fault_remove(**id)).count();
-    text::print_line(&format!("{cleared} rules cleared"))?;
+    rules.sort_unstable();
+    rules.dedup();
+    let cleared = rules.iter().filter(|id| host.fault_remove(**id)).count();
+    if cleared > 0 || back.is_empty() {
+        text::print_line(&format!("{cleared} rules cleared"))?;
+    }
+    back.sort_unstable();
+    back.dedup();
+    for device in back {
+        change_port(host, device, |(word, _)| (word & !PORT_GONE, 0))?;
+        text::print_line(&format!("{device}: can be opened again"))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn change_port(host: &Host, device: &str, change: impl Fn(u64) -> u64) -> Result<Answers, Failure> {
-    let ifindex = Devices::now().interface(device).ok_or_else(|| {
-        Failure::new(format!("there is no device {device}")).remedy("ferriband devices lists them")
-    })?;
+/// Changes a device's word, and the time until which it cannot be opened.
+fn change_port(
+    host: &Host,
+    device: &str,
+    change: impl Fn((u64, u64)) -> (u64, u64),
+) -> Result<Answers, Failure> {
+    let ifindex = interface(device)?;
     demand_adapters(host, "start the program first")?;
-    host.set_port_word(ifindex, change(host.port_word(ifindex)))
+    let (word, until) = change((host.port_word(ifindex), host.port_until(ifindex)));
+    host.set_port(ifindex, word, until)
         .map_err(|error| domain::explain("tell the adapters", &error))?;
     Ok(domain::ask_to_look(host))
+}
+
+fn interface(device: &str) -> Result<u32, Failure> {
+    Devices::now().interface(device).ok_or_else(|| {
+        Failure::new(format!("there is no device {device}")).remedy("ferriband devices lists them")
+    })
 }
 
 fn link(host: &Host, state: LinkState, device: &str) -> Result<ExitCode, Failure> {
@@ -232,6 +298,36 @@ fn link(host: &Host, state: LinkState, device: &str) -> Result<ExitCode, Failure
         LinkState::Down => (|word| word | PORT_STOPS, "down"),
         LinkState::Up => (|word| word & !PORT_STOPS, "up"),
     };
-    let answers = change_port(host, device, change)?;
+    let answers = change_port(host, device, |(word, until)| (change(word), until))?;
     say(&format!("{device}: link {what}"), &answers)
+}
+
+fn fatal(
+    host: &Host,
+    device: &str,
+    lasts: Option<Duration>,
+    gone: bool,
+) -> Result<ExitCode, Failure> {
+    let until = lasts.map_or(0, |lasts| wait::now().plus_ns(lasts.as_nanos() as u64).0);
+    let answers = change_port(host, device, |(word, _)| {
+        let failed = word.wrapping_add(1 << FATALS_SHIFT);
+        (if gone { failed | PORT_GONE } else { failed }, until)
+    })?;
+    let what = match lasts {
+        _ if gone => format!("{device}: failed, and is gone"),
+        Some(lasts) => format!("{device}: failed for {}", span(lasts)),
+        None => format!("{device}: failed"),
+    };
+    say(&what, &answers)
+}
+
+fn qp_error(host: &Host, args: &QpErrorArgs) -> Result<ExitCode, Failure> {
+    let ifindex = args.device.as_deref().map(interface).transpose()?;
+    demand_adapters(host, "start the program first")?;
+    let (failed, answers) = domain::ask_to_fail(host, args.qpn, ifindex);
+    if failed == 0 && answers.silent == 0 {
+        return Err(Failure::new("there is no such queue pair that could fail")
+            .remedy("ferriband status shows those that there are"));
+    }
+    say(&format!("{failed} queue pairs failed"), &answers)
 }

@@ -505,6 +505,176 @@ fn links_and_devices_fail(device: &str) {
             .status
             .success()
     );
+    fails_for_a_time(device);
+    is_gone_until_it_is_brought_back(device);
+}
+
+/// What opening the device answers.
+fn opened() -> i32 {
+    Context::open(0).map_or_else(|error| error.errno(), |_| 0)
+}
+
+fn fails_for_a_time(device: &str) {
+    let mut pair = here();
+    let said = done(&["fault", "fatal", "--for", "3s", device]);
+    assert!(said.contains("failed for 3.0 s"), "{said}");
+    assert_eq!(next_event(&mut pair), Some(AsyncKind::DeviceFatal as u64));
+    assert_eq!(opened(), libc::EIO);
+    let list = json(&["fault", "list", "--json"]);
+    assert_eq!(list["devices_failed"][0]["device"], device, "{list}");
+    assert_eq!(list["devices_failed"][0]["gone"], false, "{list}");
+    eventually("the device to be back", || opened() == 0);
+    here().exchange();
+    let list = json(&["fault", "list", "--json"]);
+    assert_eq!(list["devices_failed"].as_array().unwrap().len(), 0);
+    // what was open stays failed
+    let ctx = &pair.a.agent().end(0).qp.ctx;
+    assert_eq!(ctx.alloc_pd().unwrap_err().errno(), libc::EIO);
+    // or sooner
+    done(&["fault", "fatal", "--for", "1h", device]);
+    assert_eq!(opened(), libc::EIO);
+    let said = done(&["fault", "clear", device]);
+    assert_eq!(said, format!("{device}: can be opened again\n"));
+    assert_eq!(opened(), 0);
+    assert!(!output(&["fault", "clear", device]).status.success());
+    for wrong in [
+        &["--for", "3"][..],
+        &["--for", "25h"],
+        &["--for", "3s", "--gone"],
+    ] {
+        let command = [&["fault", "fatal", device], wrong].concat();
+        assert_eq!(output(&command).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+fn is_gone_until_it_is_brought_back(device: &str) {
+    let mut pair = here();
+    let ifindex = pair.a.agent().end(0).qp.ctx.device.info.ifindex;
+    let missing = || missing(std::iter::once(ifindex)).len();
+    assert_eq!(missing(), 0);
+    done(&["fault", "fatal", "--gone", device]);
+    assert_eq!(next_event(&mut pair), Some(AsyncKind::DeviceFatal as u64));
+    assert_eq!((opened(), missing()), (libc::ENODEV, 1));
+    let list = done(&["fault", "list"]);
+    assert!(list.contains(&format!("{device}: gone\n")), "{list}");
+    let said = done(&["fault", "clear", "all"]);
+    assert!(said.contains("can be opened again"), "{said}");
+    assert_eq!((opened(), missing()), (0, 0));
+    here().exchange();
+}
+
+on_packets!(what_a_link_has_lost_is_asked_for_when_it_is_back, {
+    asked_for_when_the_link_is_back(ETHERNET);
+});
+
+#[test]
+fn so_it_is_by_the_infiniband_device() {
+    let name = "so_it_is_by_the_infiniband_device";
+    inside(name, NATIVE, Some("packets"), || {
+        asked_for_when_the_link_is_back(NATIVE);
+    });
+}
+
+fn asked_for_when_the_link_is_back(device: &str) {
+    // without a time-out nothing else would ever find out
+    let endless = Setup {
+        timeout: 0,
+        ..SETUP
+    };
+    let mut pair = Pair::alike(Party::here(), Party::here(), endless);
+    write_and_see(&mut pair, 64, 1);
+    done(&["fault", "link", "down", device]);
+    let lost = Ask::new(SendOpcode::RdmaWrite, 5000, &pair.bi).id(1);
+    pair.a.post(&pair.ai, &lost);
+    pair.a.expect_quiet(&pair.ai, 30);
+    done(&["fault", "link", "up", device]);
+    pair.a.expect(&pair.ai, 1, WcStatus::Success);
+    pair.exchange();
+}
+
+on_packets!(queue_pairs_fail_by_themselves, {
+    queue_pairs_fail(ETHERNET);
+});
+
+/// Devices and wires beside packets of the Ethernet device.
+#[test]
+fn so_they_do_on_the_direct_wire() {
+    let name = "so_they_do_on_the_direct_wire";
+    inside(name, ETHERNET, None, || queue_pairs_fail(ETHERNET));
+}
+
+#[test]
+fn so_they_do_on_the_infiniband_device() {
+    let name = "so_they_do_on_the_infiniband_device";
+    inside(name, NATIVE, Some("packets"), || queue_pairs_fail(NATIVE));
+}
+
+#[test]
+fn so_they_do_on_the_infiniband_devices_direct_wire() {
+    let name = "so_they_do_on_the_infiniband_devices_direct_wire";
+    inside(name, NATIVE, None, || queue_pairs_fail(NATIVE));
+}
+
+fn queue_pairs_fail(device: &str) {
+    let patience = Setup {
+        timeout: 8,
+        retry: 1,
+        ..SETUP
+    };
+    let pair = || Pair::alike(Party::here(), Party::here(), patience);
+    let (mut failing, mut other) = (pair(), pair());
+    failing.exchange();
+    other.exchange();
+    let Pair { a, b, ai, bi } = &mut failing;
+    b.recv(bi, 5, 0, 8);
+    let said = done(&["fault", "qp-error", "--qpn", &bi.qpn.to_string()]);
+    assert!(said.starts_with("1 queue pairs failed, in"), "{said}");
+    assert_eq!(event_of(b, bi), Some(AsyncKind::QpFatal as u64));
+    b.expect(bi, 5, WcStatus::WrFlushErr);
+    assert_eq!(b.state(bi), QpState::Err);
+    b.post(bi, &Ask::new(SendOpcode::RdmaWrite, 8, ai).id(6));
+    b.expect(bi, 6, WcStatus::WrFlushErr);
+    // the peer finds out by itself, and has no event
+    assert_eq!(a.state(ai), QpState::Rts);
+    a.post(ai, &Ask::new(SendOpcode::RdmaWrite, 8, bi).id(7));
+    a.expect(ai, 7, WcStatus::RetryExcErr);
+    other.exchange();
+    // those that have failed do so no more
+    let qpn = bi.qpn.to_string();
+    assert_eq!(
+        output(&["fault", "qp-error", "--qpn", &qpn]).status.code(),
+        Some(1)
+    );
+    let said = done(&["fault", "qp-error", "--device", device]);
+    assert!(said.starts_with("2 queue pairs failed, in"), "{said}");
+    for (party, info) in [(&mut other.a, &other.ai), (&mut other.b, &other.bi)] {
+        assert_eq!(event_of(party, info), Some(AsyncKind::QpFatal as u64));
+        assert_eq!(party.state(info), QpState::Err);
+    }
+    let mut third = pair();
+    let said = done(&["fault", "qp-error", "--all"]);
+    assert!(said.starts_with("2 queue pairs failed, in"), "{said}");
+    assert_eq!(
+        event_of(&mut third.b, &third.bi),
+        Some(AsyncKind::QpFatal as u64)
+    );
+    // nothing stays: what is made afterwards is as before
+    pair().exchange();
+    for wrong in [&[][..], &["--qpn", "0x1000000"], &["--all", "--qpn", "7"]] {
+        let command = [&["fault", "qp-error"], wrong].concat();
+        assert_eq!(output(&command).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+/// As [`next_event`], of any party.
+fn event_of(party: &mut Party, info: &Info) -> Option<u64> {
+    let patience = common::PATIENCE.as_millis() as u64;
+    loop {
+        let event = party.event(info, patience);
+        if event != Some(AsyncKind::CommEst as u64) {
+            return event;
+        }
+    }
 }
 
 /// The next event that is not about a connection's first packet.

@@ -49,7 +49,8 @@ impl DeviceUse {
     pub fn of(index: usize, guid: u64) -> Result<Self, Errno> {
         let mut devices = lock();
         with_list(|list| {
-            let device = *list.get(index).ok_or(libc::ENODEV)?;
+            let there = list.get(index).filter(|device| !device.is_null());
+            let device = *there.ok_or(libc::ENODEV)?;
             // SAFETY: the device is of a list that is held.
             if unsafe { verbs::ibv_get_device_guid(device) } != guid {
                 return Err(libc::ENODEV);
@@ -123,14 +124,25 @@ fn release(devices: &mut [Option<Device>], index: usize) {
     }
 }
 
-/// Runs `look` on the device list while it is held.
+/// Runs `look` on the devices by their indices while the list is held; NULL for one that is not there.
 fn with_list<R>(look: impl FnOnce(&[*mut ibv_device]) -> Result<R, Errno>) -> Result<R, Errno> {
     let mut count = 0;
     // SAFETY: the count's place lives during the call.
     let list = object(unsafe { verbs::ibv_get_device_list(&raw mut count) })?;
     let length = usize::try_from(count).unwrap_or(0);
     // SAFETY: the list has `count` entries until it is freed.
-    let result = look(unsafe { std::slice::from_raw_parts(list, length) });
+    let listed = unsafe { std::slice::from_raw_parts(list, length) };
+    let mut by_index = Vec::new();
+    for device in listed {
+        // SAFETY: the device is of a list that is held.
+        let index = unsafe { verbs::ibv_get_device_index(*device) };
+        let index = usize::try_from(index).unwrap_or(by_index.len());
+        if by_index.len() <= index {
+            by_index.resize(index + 1, std::ptr::null_mut());
+        }
+        by_index[index] = *device;
+    }
+    let result = look(&by_index);
     // SAFETY: the list is not used any more; devices that are open stay.
     unsafe { verbs::ibv_free_device_list(list) };
     result

@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_uint, c_void};
 unsafe extern "C" {
     pub fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device;
     pub fn ibv_free_device_list(list: *mut *mut ibv_device);
+    pub fn ibv_get_device_index(device: *mut ibv_device) -> c_int;
     pub fn ibv_get_device_guid(device: *mut ibv_device) -> u64;
     pub fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;
     pub fn ibv_close_device(context: *mut ibv_context) -> c_int;

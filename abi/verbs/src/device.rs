@@ -92,15 +92,18 @@ fn find() -> Result<&'static [Device], i32> {
     DEVICES.get_or_try_init(look).map(Vec::as_slice)
 }
 
-/// `ibv_get_device_list`: a NULL-terminated array, to be freed with `ibv_free_device_list`. NULL with the system's errno while the
-/// devices cannot be found out.
+/// `ibv_get_device_list`: a NULL-terminated array, to be freed with `ibv_free_device_list`, without devices that an administrator has
+/// taken away. NULL with the system's errno while the devices cannot be found out.
 ///
 /// # Safety
 /// `num_devices` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut sys::ibv_device {
     try_entry(|| {
-        let devices = find()?;
+        let known = find()?;
+        let missing = hca::missing(known.iter().map(|device| device.info.ifindex));
+        let is_there = |device: &&Device| !missing.contains(&device.info.ifindex);
+        let devices: Vec<&Device> = known.iter().filter(is_there).collect();
         // SAFETY: a plain allocation of zeroed memory.
         let list = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut sys::ibv_device>()) };
         let list: *mut *mut sys::ibv_device = list.cast();

@@ -29,7 +29,8 @@ pub use cm::engine::Engine;
 pub use cq::{CompChannel, Cq, CqInit, Stamped};
 pub use device::fabric;
 pub use device::{
-    Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices, find_devices,
+    Device, DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr, device_at, devices,
+    find_devices, missing,
 };
 pub use mr::{DeviceMemory, Mr, MrInit, Mw, MwKind};
 pub use objects::ah::{self, Ah};

@@ -7,6 +7,7 @@ pub(crate) mod adapter;
 mod create;
 mod deliver;
 pub(crate) mod env;
+mod fault;
 mod groups;
 mod host;
 mod links;
@@ -254,9 +255,12 @@ impl Qp {
             }
             None => {
                 self.send_owed(adapter);
+                // after this it is in RESET, where nothing raises events of it
+                let attr = lock(&self.attr);
                 self.end_packets();
                 self.reset()?;
                 self.state.store(QpState::Reset as u32, Ordering::Release);
+                drop(attr);
                 adapter.remove_qp(self);
             }
         }
@@ -283,6 +287,14 @@ impl Qp {
 impl Handle for Qp {
     fn hear(&self, kind: AsyncKind) {
         self.raise(kind);
+    }
+
+    fn ifindex(&self) -> u32 {
+        self.ctx.device.info.ifindex
+    }
+
+    fn break_down(self: Arc<Self>) -> bool {
+        Qp::break_down(&self, true)
     }
 }
 

@@ -44,6 +44,12 @@ const SEQUENCE_FRESH: u64 = 1 << 32;
 pub(crate) trait Handle: std::fmt::Debug + Send + Sync {
     /// Tells the program of an event.
     fn hear(&self, kind: AsyncKind);
+
+    /// The interface of its device.
+    fn ifindex(&self) -> u32;
+
+    /// Fails, and the target with it. False if it does nothing that could fail.
+    fn break_down(self: Arc<Self>) -> bool;
 }
 
 /// Makes a target queue pair of a domain, with one handle.
@@ -216,9 +222,15 @@ impl TargetProxy {
             TargetEvent::Established | TargetEvent::ReceiveError => AsyncKind::QpFatal,
         };
         self.refuse(process, true);
-        for handle in lock(&self.handles).iter().filter_map(Weak::upgrade) {
+        for handle in self.handles() {
             handle.hear(kind);
         }
+    }
+
+    /// Its handles in this process.
+    pub(crate) fn handles(&self) -> Vec<Arc<dyn Handle>> {
+        let handles = lock(&self.handles);
+        handles.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Takes the state from the registry. None if the target does not accept.

@@ -24,6 +24,9 @@ pub enum Error {
     /// The object belongs to the process that forked this one, or the device has failed.
     #[error("the device is gone: {0}")]
     Gone(&'static str),
+    /// There is no such device now.
+    #[error("no such device: {0}")]
+    Absent(&'static str),
     /// Another has it.
     #[error("in use: {0}")]
     InUse(&'static str),
@@ -69,6 +72,7 @@ impl Error {
             Error::Unsupported(_) => libc::EOPNOTSUPP,
             Error::NotFound(_) => libc::ENOENT,
             Error::Gone(_) => libc::EIO,
+            Error::Absent(_) => libc::ENODEV,
             Error::InUse(_) => libc::EADDRINUSE,
             Error::Address(_) => libc::EADDRNOTAVAIL,
             Error::Connected => libc::EISCONN,

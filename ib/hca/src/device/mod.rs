@@ -17,10 +17,13 @@ use ferriband_wire::{Gid, Guid, Lid, Mtu};
 use crate::base::error::Error;
 use crate::base::limits;
 use crate::lock;
+pub use absence::missing;
 pub use info::{DeviceInfo, FabricLink, GidEntry, LinkLayer, PortAttr};
 use pace::SharedPace;
 pub(crate) use unlisted::{answering, by_index, is_listed};
+pub(crate) use watch::Seen;
 
+pub(crate) mod absence;
 mod config;
 pub(crate) mod counters;
 pub mod fabric;
@@ -28,6 +31,7 @@ mod info;
 pub(crate) mod pace;
 mod unlisted;
 pub(crate) mod wanted;
+mod watch;
 
 /// Which devices there are and in which order: names, separated by commas. Unset: `ferri0`, then the usable interfaces' by index.
 pub const DEVICES_VARIABLE: &str = "FERRIBAND_DEVICES";
@@ -42,6 +46,8 @@ const FRESH_NS: u64 = 250_000_000;
 #[derive(Debug, Default)]
 struct Face {
     asked_at: u64,
+    /// It was deleted.
+    gone: bool,
     up: bool,
     mtu: u32,
     speed_mbps: u32,
@@ -388,6 +394,7 @@ impl Device {
                 .find(|other| other.ifindex == self.info.ifindex)
             {
                 Some(interface) => {
+                    face.gone = false;
                     face.up = interface.up;
                     face.mtu = interface.mtu;
                     face.speed_mbps = interface.speed_mbps.unwrap_or(0);
@@ -401,7 +408,11 @@ impl Device {
                         }
                     }
                 }
-                None => face.up = false,
+                None => {
+                    face.up = false;
+                    // a kernel that tells of none says nothing of this one
+                    face.gone = !found.is_empty();
+                }
             }
         }
         (look(&face), Ok(()))

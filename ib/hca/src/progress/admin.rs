@@ -3,16 +3,14 @@
 //! Owns: the answer. Must not know: who asks.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ferriband_memory::host::{Control, HOOK_PACKETS, Host, MSG_LOOK, PORT_STOPS};
-use ferriband_transport::types::{QpAttr, QpAttrMask, QpState};
+use ferriband_transport::types::QpState;
 use ferriband_wire::fault::Rule;
 
 use crate::device;
 use crate::lock;
 use crate::objects::event::AsyncKind;
-use crate::objects::open::OpenDevice;
 use crate::objects::owner::PORT;
 use crate::progress::Engine;
 use crate::wire::packets::hooks::RULE_OWNER_WORD;
@@ -75,6 +73,7 @@ impl Engine {
             let old = before.get(&ifindex).copied().unwrap_or(0);
             let changed = |from: u32, bits: u32| (old ^ word) >> from & ((1 << bits) - 1) != 0;
             let contexts = self.owners.of(ifindex);
+            let is_up = || contexts.iter().all(|context| context.device.port().active);
             let tell = |kind| {
                 contexts
                     .iter()
@@ -85,37 +84,18 @@ impl Engine {
                     tell(AsyncKind::PortErr);
                     tell(AsyncKind::PortActive);
                 }
-                (0, PORT_STOPS) => tell(AsyncKind::PortErr),
-                (PORT_STOPS, 0) => tell(AsyncKind::PortActive),
+                // the kernel's word is told by itself
+                (0, PORT_STOPS) if is_up() => tell(AsyncKind::PortErr),
+                (PORT_STOPS, 0) if is_up() => {
+                    tell(AsyncKind::PortActive);
+                    self.ask_by(ifindex);
+                }
                 _ => {}
             }
             if changed(FATALS_SHIFT, u64::BITS - FATALS_SHIFT) {
                 contexts.iter().for_each(|context| self.end_device(context));
             }
         }
-    }
-
-    /// The device has failed, as far as this context is concerned: everything is flushed, nothing new can be made.
-    #[cold]
-    fn end_device(&self, context: &Arc<OpenDevice>) {
-        context.fail();
-        let qps = self
-            .table
-            .qps
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
-        let failed = QpAttr {
-            state: QpState::Err,
-            ..QpAttr::default()
-        };
-        for qp in qps.iter().flatten() {
-            if Arc::ptr_eq(&qp.ctx, context) && qp.state_now() != QpState::Reset {
-                // one that a program destroys at this moment needs no flush
-                let _ = qp.modify(&failed, QpAttrMask::STATE);
-            }
-        }
-        context.raise(AsyncKind::DeviceFatal, 0);
     }
 
     /// A tool wants this process to look at what it changed.
@@ -125,13 +105,7 @@ impl Engine {
         let wanted = self.process.registry.hooks().any(HOOK_PACKETS);
         self.manager().look_around(self);
         let (mut direct, mut packets) = (0u32, 0u32);
-        let qps = self
-            .table
-            .qps
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
-        for qp in qps.iter().flatten() {
+        for qp in self.queue_pairs() {
             if wanted && qp.takes_both_wires() {
                 // new queue pairs of others will send it packets; without a socket they are lost, as any datagram may be
                 let _ = self.packets_of(&qp.ctx.device);

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use ferriband_memory::Segment;
-use ferriband_memory::host::{Control, HostError, MSG_LOOK, ProcessRef};
+use ferriband_memory::host::{Control, HostError, MSG_LOOK, MSG_QP_ERROR, ProcessRef};
 use ferriband_memory::mapping::{Backing, PeerMapping};
 use ferriband_memory::remote::RemoteProcess;
 use ferriband_memory::segment::Access;
@@ -240,6 +240,7 @@ impl Engine {
             MSG_HELLO => {}
             ferriband_admin::ASK => return self.answer(&control),
             MSG_LOOK => return self.look_around(&control),
+            MSG_QP_ERROR => return self.fail_queue_pairs(&control, &buffer[..length]),
             _ => return,
         }
         let Some(greeting) = Greeting::decode(&buffer[..length]) else {

@@ -1,6 +1,7 @@
 //! What the loop itself keeps: its thread, and what it looks after beside queue pairs.
 //!
-//! Owns the thread's handle and who answers for connections. Must not know objects or wires.
+//! Owns the thread's handle, who answers for connections and what ports were seen to be. Must not
+//! know objects or wires.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -9,6 +10,7 @@ use ferriband_memory::host::Host;
 
 use super::Engine;
 use super::admin::Ports;
+use super::interfaces::Interfaces;
 use super::manager::Manager;
 
 /// The loop of a process.
@@ -16,6 +18,7 @@ use super::manager::Manager;
 pub(crate) struct Loop {
     pub(super) manager: Box<dyn Manager>,
     pub(super) ports_seen: Mutex<Ports>,
+    pub(super) interfaces: Interfaces,
     pub(super) stop: AtomicBool,
     pub(super) thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -25,6 +28,7 @@ impl Loop {
         Loop {
             manager,
             ports_seen: Mutex::new(Ports::now(registry)),
+            interfaces: Interfaces::default(),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
         }

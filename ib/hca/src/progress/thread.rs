@@ -53,6 +53,8 @@ const TOKEN_LISTENER: u64 = u64::MAX - 1;
 const TOKEN_ROCE: u64 = u64::MAX - 2;
 /// A tool that listens in has ended.
 const TOKEN_TOOL: u64 = u64::MAX - 3;
+/// The kernel tells of network interfaces.
+const TOKEN_NET: u64 = u64::MAX - 5;
 /// Looks in vain after which the thread leaves packets to the polling program again.
 const LINGER_LOOKS: u32 = 256;
 /// A program that has a single core: each look that finds it polling leaves this part of them.
@@ -175,7 +177,7 @@ impl Stream {
 fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
     let mut ready: Vec<Ready> = Vec::new();
     let mut seen = Seen::default();
-    let mut connecting = false;
+    let (mut connecting, mut watching) = (false, false);
     // for what others hand over, once there is a box for it
     let mut post_room = Vec::new();
     loop {
@@ -215,6 +217,7 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
                 }
                 TOKEN_LISTENER => engine.accept(epoll),
                 TOKEN_ROCE => {}
+                TOKEN_NET => engine.look_at_interfaces(),
                 TOKEN_TOOL => {
                     if let Some(roce) = engine.wires.roce.get() {
                         roce.hooks.tool_ended();
@@ -223,6 +226,7 @@ fn run(weak: &std::sync::Weak<Engine>, epoll: &Epoll) {
                 token => engine.control_ready(token, epoll),
             }
         }
+        engine.watch_interfaces(epoll, TOKEN_NET, &mut watching);
         connecting = engine.connect_pending(epoll);
         connecting |= engine.tend_lives(epoll);
         if !ready.is_empty() && engine.rests.kind.load(Ordering::SeqCst) != NOBODY {

@@ -25,18 +25,31 @@ impl Qp {
     /// `Transition`; `Busy` for a reset while a peer is stopped in the middle of an access: the state stays, peers
     /// are refused, and the program may try again.
     pub fn modify(self: &Arc<Self>, new: &QpAttr, mask: QpAttrMask) -> Result<(), Error> {
+        let may_send = self.change(&mut lock(&self.attr), new, mask)?;
+        if may_send {
+            self.drive(&self.adapter, false);
+        }
+        Ok(())
+    }
+
+    /// As [`Qp::modify`], with the attributes locked: transitions of one queue pair follow each
+    /// other. True if the direct wire's send half is to be driven.
+    pub(super) fn change(
+        self: &Arc<Self>,
+        attr: &mut QpAttr,
+        new: &QpAttr,
+        mask: QpAttrMask,
+    ) -> Result<bool, Error> {
         let adapter = &self.adapter;
         adapter.check_alive()?;
         let limits = self.limits();
         if mask.contains(QpAttrMask::AV) && self.ctx.device.is_ethernet() && !new.av.is_global {
             return Err(Error::Invalid("a path over Ethernet needs a GID"));
         }
-        let mut attr = lock(&self.attr);
         attr.state = self.state();
         let old = *attr;
-        let (from, to) = qp_state::modify(&mut attr, self.qp_type, new, mask, &limits)?;
+        let (from, to) = qp_state::modify(attr, self.qp_type, new, mask, &limits)?;
         let now = *attr;
-        // the attributes stay locked: transitions of one queue pair follow each other
         if (from, to) == (QpState::Init, QpState::Rtr)
             && self.travels_in_packets(&now.av, now.dest_qpn)
         {
@@ -104,7 +117,7 @@ impl Qp {
                         _ => self.refresh(&now),
                     }
                 }
-                return Ok(());
+                return Ok(false);
             }
             (_, QpState::Err) => self.enter_error(),
             (_, QpState::Rtr) => self.become_receiver(&now),
@@ -118,11 +131,7 @@ impl Qp {
         if to == QpState::Rts && from != QpState::Rtr || mask.intersects(of_receiver) {
             self.refresh(&now);
         }
-        drop(attr);
-        if matches!(to, QpState::Rts | QpState::Sqd) {
-            self.drive(adapter, false);
-        }
-        Ok(())
+        Ok(matches!(to, QpState::Rts | QpState::Sqd))
     }
 
     /// RTR: finds the peer and accepts requests.

@@ -36,6 +36,7 @@ pub(crate) use self::incoming::Incoming;
 use self::transmit::TURN_PACKETS;
 use self::wait::Wait;
 
+mod asking;
 pub(super) mod incoming;
 mod owed;
 mod post;

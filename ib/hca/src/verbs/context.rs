@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::base::error::Error;
 use crate::cm::engine::engine;
 use crate::cm::post::open_to_fabric;
-use crate::device;
+use crate::device::{self, absence};
 use crate::objects::cq::{CompChannel, Cq, CqInit};
 use crate::objects::domain::Domain;
 use crate::objects::mr::DeviceMemory;
@@ -32,12 +32,16 @@ impl Context {
     /// Opens a device by its index in [`crate::devices`].
     ///
     /// # Errors
-    /// `NotFound`, or what keeps the process from joining the host.
+    /// `NotFound`, `Absent` or `Gone` while it is not there, or what keeps the process from joining
+    /// the host.
     pub fn open(index: usize) -> Result<Arc<Self>, Error> {
         let device = device::at(index)?.clone();
         let engine = engine()?;
         let open = OpenDevice::new(device, engine.clone(), engine.status.clone())?;
         engine.owners.keep(&open);
+        engine.follow_interface(&open.device);
+        // only now: whoever takes the device away from here on finds this context
+        absence::check(&engine.process.registry, &open.device)?;
         if !open.device.is_ethernet() {
             // who makes nothing hears of the port's events, too
             open_to_fabric(&engine);

@@ -66,8 +66,29 @@ pub fn run_among_users(name: &str, body: impl FnOnce()) {
     run(name, &[], libc::CLONE_NEWNET, body);
 }
 
+/// Runs the body with a network of its own, whose devices it makes itself before it opens one that `devices` names. Only root may;
+/// others skip the test, and say so.
+pub fn run_with_devices(name: &str, devices: &str, body: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        return body();
+    }
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED {name}: only root can make interfaces");
+        return;
+    }
+    run(
+        name,
+        &[("FERRIBAND_DEVICES", devices)],
+        libc::CLONE_NEWUSER | libc::CLONE_NEWNET,
+        body,
+    );
+}
+
+/// Set in the process that a test starts.
+const INSIDE: &str = "FERRIBAND_HCA_TEST_INSIDE";
+
 fn run(name: &str, also: &[(&str, &str)], unshared: i32, body: impl FnOnce()) {
-    const INSIDE: &str = "FERRIBAND_HCA_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
         let ctx = Context::open(0).unwrap();
         let native = std::env::var("FERRIBAND_DEVICES").is_ok_and(|name| name == "ferri0");

@@ -2,7 +2,7 @@
 //!
 //! Owns: one word that is read for each packet, and two small tables behind it that belong to nobody: they last as long as the
 //! domain does. Must not know: what a rule means, nor more of a port's word than whether it
-//! stops packets.
+//! stops packets and whether its device is there.
 
 use super::layout::{FAULTS, PORTS, State, header};
 use super::registry::{Held, Registry};
@@ -17,8 +17,10 @@ pub const HOOK_PACKETS: u32 = 4;
 /// A port's word has [`PORT_STOPS`] set.
 pub const HOOK_PORTS: u32 = 8;
 
-/// Bit of a port's word: its packets are stopped. The others are the adapter's.
+/// Bit of a port's word: its packets are stopped. Those from bit 8 on are the adapter's.
 pub const PORT_STOPS: u64 = 1;
+/// Bit of a port's word: its device is not there.
+pub const PORT_GONE: u64 = 2;
 
 /// 64-bit words of a fault rule that are the adapter's.
 pub const FAULT_WORDS: usize = 14;
@@ -111,14 +113,23 @@ impl Host {
     /// # Errors
     /// `Full`, `Forked`, `Expelled`.
     pub fn set_port_word(&self, ifindex: u32, word: u64) -> Result<(), HostError> {
+        self.set_port(ifindex, word, self.port_until(ifindex))
+    }
+
+    /// As [`Host::set_port_word`], and until when the interface's device cannot be opened, on the
+    /// clock of [`crate::wait::now`]; 0 says nothing.
+    ///
+    /// # Errors
+    /// `Full`, `Forked`, `Expelled`.
+    pub fn set_port(&self, ifindex: u32, word: u64, until_ns: u64) -> Result<(), HostError> {
         self.check_member()?;
-        if !self.registry.store_port_word(ifindex, word) {
+        if !self.registry.store_port(ifindex, word, until_ns) {
             let held = self.registry.claim(&PORTS, self.me, 0..PORTS.count)?;
             self.registry
-                .fill(&PORTS, held, &[u64::from(ifindex), word]);
+                .fill(&PORTS, held, &[u64::from(ifindex), word, until_ns]);
             self.registry.publish(&PORTS, held, State::Shared)?;
             // If somebody made an entry for the same interface at the same time, both say the same.
-            self.registry.store_port_word(ifindex, word);
+            self.registry.store_port(ifindex, word, until_ns);
         }
         self.registry.change_hooks(HOOK_PORTS, 0);
         self.settle_hooks();
@@ -187,19 +198,31 @@ impl Registry {
 
     /// What an administrator says of an interface; 0 if nothing.
     pub fn port_word(&self, ifindex: u32) -> u64 {
-        (0..self.used(&PORTS))
-            .filter_map(|index| self.read::<2>(&PORTS, index))
-            .find(|(_, [number, _])| *number == u64::from(ifindex))
-            .map_or(0, |(_, [_, word])| word)
+        self.port_entry(ifindex).0
     }
 
-    /// Stores in every entry of the interface; false if there is none.
-    fn store_port_word(&self, ifindex: u32, word: u64) -> bool {
+    /// Until when an interface's device cannot be opened, in nanoseconds of [`crate::wait::now`]; 0
+    /// if nobody said so.
+    pub fn port_until(&self, ifindex: u32) -> u64 {
+        self.port_entry(ifindex).1
+    }
+
+    fn port_entry(&self, ifindex: u32) -> (u64, u64) {
+        (0..self.used(&PORTS))
+            .filter_map(|index| self.read::<3>(&PORTS, index))
+            .find(|(_, [number, ..])| *number == u64::from(ifindex))
+            .map_or((0, 0), |(_, [_, word, until])| (word, until))
+    }
+
+    /// Stores in every entry of the interface; false if there is none. Whoever sees the word sees
+    /// the time, too.
+    fn store_port(&self, ifindex: u32, word: u64, until_ns: u64) -> bool {
         let mut found = false;
         for index in 0..self.used(&PORTS) {
             if let Some((_, [number])) = self.read::<1>(&PORTS, index)
                 && number == u64::from(ifindex)
             {
+                self.store(PORTS.at(index, 3), until_ns);
                 self.store(PORTS.at(index, 2), word);
                 found = true;
             }

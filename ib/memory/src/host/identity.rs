@@ -92,7 +92,7 @@ impl HostKey {
         let boot8 = (self.boot_id >> 96) as u32;
         let slash = if self.label.is_empty() { "" } else { "/" };
         format!(
-            "ferriband/4/{}/{boot8:08x}/{}{slash}{}",
+            "ferriband/5/{}/{boot8:08x}/{}{slash}{}",
             self.uid, self.net_namespace, self.label
         )
     }

@@ -6,7 +6,7 @@
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ferrihst");
 /// Changes with every change of this file's meaning. Sockets of other versions have other names, so a mismatch means
 /// that somebody edited this file without raising the number in [`super::HostKey::name_prefix`].
-pub(super) const VERSION: u64 = 4;
+pub(super) const VERSION: u64 = 5;
 
 /// Header words, by byte offset.
 pub(super) mod header {
@@ -115,7 +115,7 @@ pub(super) const SERVICES: Table = Table::after(STEERING, "services", 64, 4096);
 pub(super) const CONNECTIONS: Table = Table::after(SERVICES, "connections", 64, 8192);
 /// Rules of fault injection: claim, [`super::FAULT_WORDS`] words of the adapter, hits.
 pub(super) const FAULTS: Table = Table::after(CONNECTIONS, "fault rules", 128, 64);
-/// What administrators have said of interfaces: claim, number of the interface, word.
+/// What administrators have said of interfaces: claim, number of the interface, word, until when its device cannot be opened.
 pub(super) const PORTS: Table = Table::after(FAULTS, "administered ports", 32, 64);
 
 /// Counters of ports: claim, number of the interface, [`super::PORT_COUNTERS`] words of the adapter.

@@ -42,7 +42,8 @@ mod tools;
 mod xrc;
 
 pub use admin::{
-    FAULT_WORDS, FaultRule, HOOK_CAPTURE, HOOK_FAULTS, HOOK_PACKETS, HOOK_PORTS, Hooks, PORT_STOPS,
+    FAULT_WORDS, FaultRule, HOOK_CAPTURE, HOOK_FAULTS, HOOK_PACKETS, HOOK_PORTS, Hooks, PORT_GONE,
+    PORT_STOPS,
 };
 pub use blocks::BlockKind;
 pub use connections::{CONNECTION_WORDS, ConnectionClaim, Inherited};
@@ -60,7 +61,7 @@ pub use services::{
 };
 pub use steering::SteeringEntry;
 pub use tap::{TAP_RECORD_BYTES, TAP_RING_BYTES, TapReader, TapWriter};
-pub use tools::{Lookout, MSG_LOOK, MSG_TAP, Tool};
+pub use tools::{Lookout, MSG_LOOK, MSG_QP_ERROR, MSG_TAP, Tool};
 pub use xrc::{XRC_TARGET_WORDS, XrcDomain, XrcOpen, XrcSrq, XrcTarget};
 
 use ferriband_wire::{Gid, Lid, Qpn};
@@ -178,6 +179,19 @@ impl Host {
             epoch: ferriband_fork::generation(),
             last_blocks: Default::default(),
         })
+    }
+
+    /// The registry of the domain of the calling thread, to look at without being a member. None if
+    /// nobody is, or if none of the first members can be found by /proc.
+    ///
+    /// # Errors
+    /// `Label`, `Proc`, `System`, `Memory`.
+    pub fn glance(label: &str) -> Result<Option<Registry>, HostError> {
+        if !identity::proc_is_of_our_namespace() {
+            return Ok(None);
+        }
+        let key = HostKey::current(label)?;
+        discover::glance(&key, &ProcessIdentity::current()?)
     }
 
     /// Our slot and generation.

@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub const MSG_TAP: u8 = 64;
 /// First byte of the message by which a tool makes a process look at rules and ports at once.
 pub const MSG_LOOK: u8 = 65;
+/// First byte of the message by which a tool lets queue pairs of a process fail.
+pub const MSG_QP_ERROR: u8 = 66;
 
 /// Attempts to set the hooks while others change them: whoever changed them last sees to it as well.
 const SETTLE_ATTEMPTS: usize = 64;

@@ -19,7 +19,7 @@ mod tests;
 mod trouble;
 mod tx;
 
-pub use netdev::{NetAddress, NetWatch, Netdev, netdevs};
+pub use netdev::{NetAddress, NetChanges, NetWatch, Netdev, netdevs};
 pub use rx::{RX_BUFFER_BYTES, RX_MESSAGES, RxMeta, RxRing, RxSocket};
 pub use trouble::{Trouble, TroubleKind};
 pub use tx::{Gone, SendError, TX_SEGMENTS, TxOptions, TxPort};

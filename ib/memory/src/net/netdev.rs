@@ -3,14 +3,18 @@
 //! Owns: what of rtnetlink's answers is read. Must not know: which interface becomes a device, and what its
 //! addresses mean to it.
 
-use super::netlink::{Attributes, Questions, READS, dump, half, push_attribute, socket, word};
-use super::system;
+use super::netlink::{
+    Attributes, Messages, Questions, READS, dump, half, push_attribute, socket, word,
+};
+use super::{guarded, system};
 use crate::Error;
+use crate::host::ForkFd;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{RecvFlags, SocketFlags};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// One address of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,9 +70,40 @@ pub fn netdevs() -> Result<Vec<Netdev>, Error> {
     Err(last)
 }
 
-/// A descriptor that becomes readable when interfaces or addresses change.
+/// A descriptor that becomes readable when interfaces or addresses change. A forked child has none.
 #[derive(Debug)]
-pub struct NetWatch(OwnedFd);
+pub struct NetWatch(ForkFd);
+
+/// Which interfaces have changed, or their addresses.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NetChanges {
+    /// More happened than the kernel could keep: it may be any.
+    all: bool,
+    of: BTreeSet<u32>,
+}
+
+impl NetChanges {
+    /// False if nothing has changed.
+    pub fn any(&self) -> bool {
+        self.all || !self.of.is_empty()
+    }
+
+    /// True if the interface of this number may have changed.
+    pub fn has(&self, ifindex: u32) -> bool {
+        self.all || self.of.contains(&ifindex)
+    }
+
+    /// Reads a datagram of the kernel's. Messages of links and of addresses both have the
+    /// interface's number in their second word.
+    fn read(&mut self, bytes: &[u8]) {
+        for message in Messages(bytes) {
+            match word(message.body, 4) {
+                Some(ifindex) => _ = self.of.insert(ifindex),
+                None => self.all = true,
+            }
+        }
+    }
+}
 
 impl NetWatch {
     /// Watches the calling thread's network namespace from now on.
@@ -76,33 +111,39 @@ impl NetWatch {
     /// # Errors
     /// As [`netdevs`].
     pub fn open() -> Result<NetWatch, Error> {
-        let fd = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-        // The kernel chooses the address; a socket without one would get no notices.
-        rustix::net::bind(&fd, &SocketAddrNetlink::new(0, GROUPS))
-            .map_err(|e| system("bind of rtnetlink", e.raw_os_error()))?;
-        Ok(NetWatch(fd))
+        guarded(|| {
+            let fd = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+            // The kernel chooses the address; a socket without one would get no notices.
+            rustix::net::bind(&fd, &SocketAddrNetlink::new(0, GROUPS))
+                .map_err(|e| system("bind of rtnetlink", e.raw_os_error()))?;
+            Ok(fd)
+        })
+        .map(NetWatch)
     }
 
-    /// True if something has changed since the last call: then [`netdevs`] says what. Never waits.
-    pub fn changed(&self) -> bool {
+    /// What has changed since the last call: [`netdevs`] says how it is now. Never waits.
+    pub fn changes(&self) -> NetChanges {
         let mut bytes = [0; 8192];
-        let mut changed = false;
+        let mut changes = NetChanges::default();
+        let Ok(fd) = self.0.get() else {
+            return changes;
+        };
         for _ in 0..READS {
-            match rustix::net::recv(&self.0, &mut bytes, RecvFlags::DONTWAIT) {
-                Ok(_) => changed = true,
+            match rustix::net::recv(fd, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((length, _)) => changes.read(bytes.get(..length).unwrap_or(&bytes)),
                 Err(Errno::INTR) => {}
                 // More happened than the kernel could keep.
-                Err(Errno::NOBUFS) => changed = true,
+                Err(Errno::NOBUFS) => changes.all = true,
                 Err(_) => break,
             }
         }
-        changed
+        changes
     }
 }
 
 impl AsFd for NetWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.0.get_or_closed()
     }
 }
 
@@ -276,7 +317,6 @@ fn speed_of(device: &Netdev) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netlink::Messages;
     use super::*;
 
     #[test]
@@ -299,6 +339,7 @@ mod tests {
             let _ = read_link(&bytes);
             let _ = read_address(&bytes);
             let _ = read_direct(&bytes);
+            NetChanges::default().read(&bytes);
             let mut count = 0;
             for message in Messages(&bytes) {
                 count += 1;

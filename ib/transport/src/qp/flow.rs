@@ -222,6 +222,14 @@ impl QueuePair {
         }
     }
 
+    /// The link was down and is back: the next request that [`QueuePair::poll_request`] gives asks
+    /// for what is not acknowledged, if anything is.
+    pub fn ask_now(&mut self) {
+        if let Sender::Reliable(requester) = &mut self.sender {
+            requester.ask_now();
+        }
+    }
+
     /// When [`QueuePair::handle_timeout`] is to be called.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {

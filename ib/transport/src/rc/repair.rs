@@ -104,7 +104,7 @@ enum Doubt {
 /// What was done about silence since the last progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Silence {
-    /// Questions: each waits twice as long as the one before.
+    /// Questions: each waits twice as long as the one before, up to a bound.
     questions: u32,
     /// How often a question was put off, as nothing was asked for yet and the peer was heard.
     put_off: u32,
@@ -249,6 +249,18 @@ impl Repair {
         }
         self.doubt = Doubt::Ask { asked };
         OnSilence::Ask
+    }
+
+    /// The link is back: a question is to be sent, and the next ones follow as after the first
+    /// silence. What is suspected to be lost is sent again soon anyway.
+    #[cold]
+    pub fn ask_now(&mut self) {
+        if matches!(self.doubt, Doubt::Suspect { .. }) {
+            return;
+        }
+        let asked = self.doubted();
+        self.doubt = Doubt::Ask { asked };
+        self.silence = Silence::default();
     }
 
     /// Where what was sent before the last question ended, while its answer is not complete. To be

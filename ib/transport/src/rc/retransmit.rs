@@ -14,6 +14,10 @@ use crate::timer::Timer;
 use crate::types::{Instant, ack_timeout_ns};
 use ferriband_wire::Psn;
 
+/// Between two questions of a requester that hears nothing, unless a round trip takes longer: so
+/// soon after a link is back messages go on.
+const MOST_SILENCE_NS: u64 = 25_000_000;
+
 impl Requester {
     /// What is outstanding now.
     pub(super) fn flight(&self, now: Instant) -> Flight {
@@ -53,6 +57,13 @@ impl Requester {
             }
         }
         Outcome::Continue
+    }
+
+    /// The link was down and is back: what is not acknowledged is asked for at once.
+    pub fn ask_now(&mut self) {
+        if self.cur_psn() != self.at.una {
+            self.repair.ask_now();
+        }
     }
 
     /// An acknowledgement of something that is outstanding was asked for.
@@ -269,7 +280,8 @@ impl Requester {
     /// Silence after which the peer is asked; None if the ack time-out comes first.
     pub(super) fn silence_ns(&self, ctx: &Context<'_>) -> Option<u64> {
         let first = self.flow.trip.silence_ns(ctx.tuning.silence_ns);
-        let silence = first.saturating_mul(1 << self.repair.questions().min(16));
+        let doubled = first.saturating_mul(1 << self.repair.questions().min(16));
+        let silence = doubled.min(first.max(MOST_SILENCE_NS));
         let floor = ctx.tuning.timeout_floor_ns;
         let is_first = ack_timeout_ns(ctx.attr.timeout).is_some_and(|ns| silence < ns.max(floor));
         is_first.then_some(silence)

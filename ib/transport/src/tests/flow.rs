@@ -310,15 +310,68 @@ fn questions_become_rarer_and_the_ack_time_out_stays_what_it_is() {
     assert_eq!(pair.now.0 - start.0, 4 * (4096 << 14));
     let counters = pair.ends[0].qp.counters();
     assert_eq!(counters.timeouts, 4);
-    // 10 us, doubled each time: twelve fit into 67 ms.
-    assert_eq!(counters.questions, 4 * 12);
+    // 10 us, doubled each time, and the thirteenth after 25 ms: at 66 of 67 ms.
+    assert_eq!(counters.questions, 4 * 13);
+}
+
+#[test]
+fn questions_are_at_most_25_ms_apart_however_long_the_ack_time_out_is() {
+    let mut pair = Pair::new(Setup {
+        attr: |attr| attr.timeout = 20,
+        ..asking()
+    });
+    pair.ends[0].post(1, SendOpcode::RdmaWrite, 8);
+    let a = &mut pair.ends[0];
+    assert!(request(a, pair.now).is_some());
+    let (mut before, mut longest) = (pair.now, 0);
+    while a.qp.counters().timeouts == 0 {
+        let now = a.qp.poll_timeout().unwrap();
+        a.qp.handle_timeout(now);
+        if request(a, now).is_some() {
+            longest = longest.max(now.0 - before.0);
+            before = now;
+        }
+    }
+    assert_eq!(longest, 25_000_000);
+    // it is sent again after 4.3 s
+    assert_eq!(before.0 - pair.now.0, 4096 << 20);
+}
+
+#[test]
+fn a_link_that_is_back_is_asked_at_once() {
+    let mut pair = Pair::new(asking());
+    let a = &mut pair.ends[0];
+    a.qp.ask_now();
+    assert_eq!(request(a, pair.now), None, "there is nothing to ask for");
+    a.post(1, SendOpcode::RdmaWrite, 1000);
+    while request(a, pair.now).is_some() {}
+    // some questions are lost
+    let mut now = pair.now;
+    for _ in 0..8 {
+        now = a.qp.poll_timeout().unwrap();
+        a.qp.handle_timeout(now);
+        assert!(request(a, now).is_some());
+    }
+    a.qp.ask_now();
+    let question = request(a, now).unwrap();
+    assert_eq!(request(a, now), None, "one question");
+    let next = a.qp.poll_timeout().unwrap();
+    assert!(next.0 - now.0 <= 20_000, "and the next one soon");
+    pair.now = now;
+    let [a, b] = &mut pair.ends;
+    assert_eq!(deliver(b, now, &question), None);
+    let ack = answer(b).unwrap();
+    assert_eq!(deliver(a, now, &ack), None);
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(1, OK)]);
+    assert_eq!(pair.ends[0].qp.counters().timeouts, 0);
 }
 
 #[test]
 fn the_last_question_before_an_ack_time_out_has_time_for_its_answer() {
     let mut setup = asking();
-    // doubled each time, the twelfth question comes 4 ns before 67 ms are over
-    const SILENCE: u64 = 16_388;
+    // doubled each time up to 25 ms, the twelfth question comes 27 ns before 67 ms are over
+    const SILENCE: u64 = 20_571;
     setup.tuning.silence_ns = SILENCE;
     let mut pair = Pair::new(setup);
     pair.ends[0].post(1, SendOpcode::RdmaWrite, 8);

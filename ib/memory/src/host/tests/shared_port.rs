@@ -403,6 +403,25 @@ fn hooks_rules_and_ports_are_everybodys_until_taken_back() {
     assert!(b.hooks().any(HOOK_PORTS));
     b.set_port_word(3, 6).unwrap();
     assert!(!b.hooks().any(HOOK_PORTS));
+    // a time stays until another one is said
+    b.set_port(3, 8, 99).unwrap();
+    b.set_port_word(3, 10).unwrap();
+    b.set_port(5, 2, 7).unwrap();
+    let said = |ifindex| (b.port_word(ifindex), b.port_until(ifindex));
+    assert_eq!([3, 5, 0, 4].map(said), [(10, 99), (2, 7), (6, 0), (0, 0)]);
+}
+
+#[test]
+fn who_is_no_member_reads_the_registry_of_those_who_are() {
+    let options = options();
+    assert!(Host::glance(&options.label).unwrap().is_none());
+    let member = join(&options);
+    member.set_port(3, PORT_GONE, 7).unwrap();
+    let seen = Host::glance(&options.label).unwrap().unwrap();
+    assert_eq!((seen.port_word(3), seen.port_until(3)), (PORT_GONE, 7));
+    assert_eq!(seen.members().len(), 1, "to look is not to join");
+    drop(member);
+    assert!(Host::glance(&options.label).unwrap().is_none());
 }
 
 #[test]

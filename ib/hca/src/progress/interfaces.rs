@@ -1,0 +1,109 @@
+//! Ethernet ports follow the kernel: programs hear when an interface goes down or up, when its
+//! addresses change, and when it is deleted.
+//!
+//! Owns: the socket on which the kernel tells of changes, and what programs were told last. The
+//! progress thread looks when something comes; nobody else ever does. Must not know what becomes of
+//! packets meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock};
+
+use ferriband_memory::host::PORT_STOPS;
+use ferriband_memory::net::NetWatch;
+use ferriband_memory::wait::Epoll;
+
+use crate::device::{Device, Seen, by_index};
+use crate::lock;
+use crate::objects::event::AsyncKind;
+use crate::objects::owner::PORT;
+use crate::progress::Engine;
+
+/// The interfaces of the devices that this process has opened.
+#[derive(Debug, Default)]
+pub(super) struct Interfaces {
+    watch: OnceLock<NetWatch>,
+    /// By the devices' indices, as programs know them.
+    told: Mutex<BTreeMap<usize, Seen>>,
+}
+
+impl Engine {
+    /// A device is being opened: from now on its program hears of changes. Where the kernel tells
+    /// nobody, or there is no descriptor left, ports show how they are when they are asked.
+    pub(crate) fn follow_interface(&self, device: &Device) {
+        if !device.is_ethernet() {
+            return;
+        }
+        let Interfaces { watch, told } = &self.progress.interfaces;
+        if watch.get().is_none()
+            && let Ok(new) = NetWatch::open()
+            && watch.set(new).is_ok()
+        {
+            // the thread waits for it from now on
+            self.process.waker.signal(1);
+        }
+        lock(told)
+            .entry(device.info.index)
+            .or_insert_with(|| device.look_again());
+    }
+
+    /// By the progress thread: waits for the kernel's words, too, once there is somebody to tell.
+    pub(super) fn watch_interfaces(&self, epoll: &Epoll, token: u64, watching: &mut bool) {
+        if !*watching && let Some(watch) = self.progress.interfaces.watch.get() {
+            *watching = epoll.add(watch, token, false).is_ok();
+        }
+    }
+
+    /// The kernel has said something.
+    #[cold]
+    pub(super) fn look_at_interfaces(&self) {
+        let Interfaces { watch, told } = &self.progress.interfaces;
+        let changes = watch.get().map(NetWatch::changes).unwrap_or_default();
+        let mut news = Vec::new();
+        for (index, told) in lock(told).iter_mut() {
+            let Some(device) = by_index(*index) else {
+                continue;
+            };
+            if !changes.has(device.info.ifindex) {
+                continue;
+            }
+            let now = device.look_again();
+            if now != *told {
+                let before = std::mem::replace(told, now.clone());
+                news.push((device, before, now));
+            }
+        }
+        for (device, before, now) in news {
+            self.tell_of_interface(&device, &before, &now);
+        }
+    }
+
+    fn tell_of_interface(&self, device: &Device, before: &Seen, now: &Seen) {
+        let ifindex = device.info.ifindex;
+        let mut contexts = self.owners.of(ifindex);
+        // several devices may share an interface
+        contexts.retain(|context| context.device_index() == device.info.index);
+        let tell = |kind| {
+            contexts
+                .iter()
+                .for_each(|context| context.raise(kind, PORT));
+        };
+        if now.gone {
+            contexts.iter().for_each(|context| self.end_device(context));
+            return;
+        }
+        let stopped = self.process.registry.port_word(ifindex) & PORT_STOPS != 0;
+        match (before.up, now.up) {
+            // it was down, and stays so
+            _ if stopped => {}
+            (true, false) => tell(AsyncKind::PortErr),
+            (false, true) => tell(AsyncKind::PortActive),
+            _ => {}
+        }
+        if before.gids != now.gids {
+            tell(AsyncKind::GidChange);
+        }
+        if now.up && before != now {
+            self.ask_by(ifindex);
+        }
+    }
+}
