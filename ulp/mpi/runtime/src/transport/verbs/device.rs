@@ -4,6 +4,7 @@ use super::block::Blocks;
 use super::bundle::Coalesce;
 use super::errors::{failed, refused};
 use super::life::Life;
+use super::limits::{Limits, Rendezvous};
 use super::long::Moves;
 use super::memory::{Buffers, Reach};
 use super::receive::{BATCH, Receives};
@@ -13,7 +14,6 @@ use super::stats::Stats;
 use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, lane};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
-use crate::net::limits::{Limits, Rendezvous};
 use crate::transport::polling::Polling;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, DeviceLimits, Gid, LinkLayer, Mtu, Pd, PortState,

@@ -10,7 +10,7 @@ use super::stats::Why;
 use super::{INLINE, Id, Net, RECEIVE};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
-use crate::host::Source;
+use crate::ground::memory::Source;
 use crate::transport::contract::Place;
 use ferriband_ibv::{Element, RKey, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::fast::{Busy, Push, Put, Writer};
