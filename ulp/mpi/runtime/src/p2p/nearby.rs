@@ -4,10 +4,12 @@
 //! Owns: which ranks may want help with which messages. Must not know: what is said about a
 //! message.
 
+use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::handle::NOBODY;
 use crate::host::{self, Offer, Sink};
 use crate::request::Work;
 use crate::runtime::Runtime;
+use crate::transport::contract::{Fetch, Fetched};
 use crate::transport::shm::long::{LARGE_PIECE, is_joint};
 use crate::transport::shm::ways::Way;
 use std::io;
@@ -53,9 +55,41 @@ impl Runtime {
         }
     }
 
+    /// How a message of `peer` comes, some bytes, that has met its receive: it is read, or comes in
+    /// pieces.
+    pub fn fetch_near(&mut self, peer: u32, what: &Fetch) -> Fetched {
+        let place = what.offered.place();
+        let Some(place) = place.filter(|_| self.settings.shm.reads_peers) else {
+            return Fetched::Parts;
+        };
+        let sink = &what.sink;
+        self.pages.note(sink.address(), sink.len());
+        let way = self.pick_way(peer, sink);
+        if way == Some(Way::Pieces) {
+            self.ways.asked();
+            return Fetched::Parts;
+        }
+        let timed = way.is_some();
+        let read = self.read_nearby((peer, what.send, place.address), sink, timed);
+        let Err(error) = read else {
+            return Fetched::Here;
+        };
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
+                self.settings.shm.reads_peers = false;
+                if timed {
+                    self.ways.asked();
+                }
+                Fetched::Parts
+            }
+            Some(libc::ESRCH) => Fetched::Failed(MPI_ERR_PROC_ABORTED),
+            _ => Fetched::Failed(MPI_ERR_BUFFER),
+        }
+    }
+
     /// Which way a message of `peer` had better come while this program waits; none if there is no
     /// choice: it is read.
-    pub fn pick_way(&mut self, peer: u32, sink: &Sink) -> Option<Way> {
+    fn pick_way(&mut self, peer: u32, sink: &Sink) -> Option<Way> {
         let host = self.host.as_ref()?;
         let may = !sink.has_gaps()
             && self.point.requests.waits.awaited != NOBODY
@@ -67,7 +101,7 @@ impl Runtime {
 
     /// Reads the message that `peer` calls `request`, at `address` there; `timed` if it might have
     /// come in pieces.
-    pub fn read_nearby(
+    fn read_nearby(
         &mut self,
         (peer, request, address): (u32, u64, u64),
         sink: &Sink,

@@ -3,7 +3,7 @@
 //! Owns: RTS, CTS, FIN and the pieces of a message. Must not know: how bytes are read or written
 //! without the peer's program.
 
-use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
+use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
 use crate::ground::status::status;
 use crate::host::Source;
@@ -13,7 +13,6 @@ use crate::p2p::unexpected::{Content, Held};
 use crate::request::Work;
 use crate::runtime::Runtime;
 use crate::transport::contract::{Asked, Fetch, Fetched, Message, Offered, Place, Served, body_of};
-use crate::transport::shm::ways::Way;
 use ferriband_mpi_proto::envelope::{self, Envelope, GET, Kind, PUT, Piece, Rts, WHOLE};
 use zerocopy::IntoBytes;
 
@@ -91,8 +90,7 @@ impl Point {
 }
 
 impl Runtime {
-    /// A long message has met its receive: reads it if it has an address and may be read, or asks
-    /// for it in pieces.
+    /// A long message has met its receive: it is read, or its sender is asked for it.
     pub fn fetch(
         &mut self,
         receive: u32,
@@ -102,96 +100,73 @@ impl Runtime {
         length: u64,
         offered: Offered,
     ) -> Outcome {
-        let peer = self.point.requests[receive].peer;
-        let sink = self.point.requests[receive].sink;
+        let entry = &self.point.requests[receive];
+        let (peer, sink) = (entry.peer, entry.sink);
         let wanted = length.min(sink.len() as u64);
         if self.point.peers[peer as usize].lost {
             return self.never_comes(receive, (rank, tag));
         }
-        let mut is_here = wanted == 0;
-        let mut timed = false;
-        let mut asked = Asked::default();
-        if self.point.peers[peer as usize].by_verbs {
-            if !is_here {
-                let fetch = Fetch {
-                    receive: self.point.requests.slab.token(receive),
-                    sink: sink.part(0, wanted as usize),
-                    send: request,
-                    length,
-                    offered,
-                };
-                let net = self.net.as_mut();
-                match net.map_or(Ok(Fetched::Parts), |net| net.fetch(peer, &fetch))? {
-                    Fetched::Coming => {
-                        self.expect(
-                            receive,
-                            (rank, tag),
-                            (wanted, length),
-                            Work::Moving { expected: wanted },
-                        );
-                        return self.carry(peer);
-                    }
-                    Fetched::Ask(how) => asked = how,
-                    Fetched::Parts => (),
-                    // this message's end, and nothing else's: its sender is told
-                    Fetched::Failed(class) => {
-                        self.point.requests[receive].status = status(rank, tag, MPI_SUCCESS, 0);
-                        return self.fetch_failed(receive, peer, request, class);
-                    }
-                }
-            }
-        } else if let Some(Place { address, .. }) = offered
-            .place()
-            .filter(|_| self.settings.shm.reads_peers && !is_here)
-        {
-            let sink = sink.part(0, wanted as usize);
-            self.pages.note(sink.address(), sink.len());
-            let way = self.pick_way(peer, &sink);
-            timed = way.is_some();
-            let read = match way {
-                Some(Way::Pieces) => None,
-                _ => Some(self.read_nearby((peer, request, address), &sink, timed)),
-            };
-            match read {
-                None => (),
-                Some(Ok(())) => is_here = true,
-                Some(Err(error)) => match error.raw_os_error() {
-                    Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
-                        self.settings.shm.reads_peers = false
-                    }
-                    Some(libc::ESRCH) => {
-                        return self.fetch_failed(receive, peer, request, MPI_ERR_PROC_ABORTED);
-                    }
-                    _ => return self.fetch_failed(receive, peer, request, MPI_ERR_BUFFER),
-                },
-            }
-        }
-        if is_here {
-            self.received(receive, rank, tag, length);
-            return self.fin(peer, request, length, MPI_SUCCESS);
-        }
-        let work = match asked {
-            Asked { lane: 0, place } if place == Place::default() => Work::Pieces {
-                expected: wanted,
-                received: 0,
-            },
-            Asked { lane: 0, .. } => Work::Moving { expected: wanted },
-            _ => Work::Landing,
+        let what = Fetch {
+            receive: self.point.requests.slab.token(receive),
+            sink: sink.part(0, wanted as usize),
+            send: request,
+            length,
+            offered,
         };
-        self.expect(receive, (rank, tag), (wanted, length), work);
-        let token = self.point.requests.token(receive);
-        if timed {
-            self.ways.asked();
+        let net = self.net.as_mut().filter(|net| net.reaches(peer));
+        let fetched = match net {
+            _ if wanted == 0 => Fetched::Here,
+            Some(net) => net.fetch(peer, &what)?,
+            None => self.fetch_near(peer, &what),
+        };
+        let lengths = (wanted, length);
+        match fetched {
+            Fetched::Here => {
+                self.received(receive, rank, tag, length);
+                self.fin(peer, request, length, MPI_SUCCESS)
+            }
+            Fetched::Coming => {
+                let work = Work::Moving { expected: wanted };
+                self.expect(receive, (rank, tag), lengths, work);
+                self.carry(peer)
+            }
+            Fetched::Parts => {
+                let work = Work::Pieces {
+                    expected: wanted,
+                    received: 0,
+                };
+                self.expect(receive, (rank, tag), lengths, work);
+                self.ask_for(receive, request, wanted, Asked::default())
+            }
+            Fetched::Ask(asked) => {
+                let work = match asked.lane {
+                    0 => Work::Moving { expected: wanted },
+                    _ => Work::Landing,
+                };
+                self.expect(receive, (rank, tag), lengths, work);
+                self.ask_for(receive, request, wanted, asked)
+            }
+            // this message's end, and nothing else's: its sender is told
+            Fetched::Failed(class) => {
+                self.point.requests[receive].status = status(rank, tag, class, 0);
+                self.finish(receive);
+                self.fin(peer, request, 0, class)
+            }
         }
+    }
+
+    /// Asks the sender of `request` for the first `length` bytes of it.
+    fn ask_for(&mut self, receive: u32, request: u64, length: u64, asked: Asked) -> Outcome {
         let cts = envelope::Cts {
             send_request: request.into(),
-            receive_request: token.into(),
+            receive_request: self.point.requests.token(receive).into(),
             offset: 0.into(),
-            length: wanted.into(),
+            length: length.into(),
             address: asked.place.address.into(),
             rkey: asked.place.rkey.into(),
             lane: asked.lane.into(),
         };
+        let peer = self.point.requests[receive].peer;
         self.answer(peer, Kind::Cts, cts.as_bytes())
     }
 
@@ -211,13 +186,6 @@ impl Runtime {
         let entry = &mut self.point.requests[receive];
         entry.status = status(rank, tag, error, wanted);
         entry.work = work;
-    }
-
-    /// A message cannot be received where it is to go: both sides are told.
-    pub fn fetch_failed(&mut self, receive: u32, peer: u32, request: u64, class: i32) -> Outcome {
-        self.point.requests[receive].status.error = class;
-        self.finish(receive);
-        self.fin(peer, request, 0, class)
     }
 
     /// Tells a peer that its request has been read, or is written.

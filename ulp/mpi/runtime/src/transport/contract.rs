@@ -4,8 +4,8 @@
 //! not know: either transport, communicators, requests, what a message is for.
 
 use crate::errors::{Outcome, broken};
+use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
-use crate::host::{Sink, Source};
 use crate::trace;
 use ferriband_mpi_proto::connect::Card;
 use ferriband_mpi_proto::envelope::{Envelope, Kind};
@@ -221,6 +221,8 @@ pub struct Fetch {
 /// How a long message comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
+    /// It is here.
+    Here,
     /// It is being read: [`Deliver::done`] says when it is here.
     Coming,
     /// Its sender is to be asked for it in this way.

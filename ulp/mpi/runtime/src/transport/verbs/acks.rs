@@ -14,7 +14,7 @@ use super::Net;
 use super::queue::What;
 use super::stages::Stages;
 use crate::errors::Outcome;
-use crate::host::Source;
+use crate::ground::memory::Source;
 use crate::transport::contract::{Head, Roster};
 use ferriband_mpi_proto::envelope::Kind;
 use ferriband_mpi_proto::replay::{Held, Replay};

@@ -6,7 +6,6 @@
 //! because both took the same queue pair. How channels come and go is in [`super::channel`], how a
 //! record is written in [`super::post`].
 
-use super::channel::State;
 use super::memory::Buffers;
 use super::queue::What;
 use super::{Id, Lent, Net};
@@ -131,16 +130,6 @@ impl Net {
     #[inline]
     pub(super) fn report(&mut self, peer: u32) -> u32 {
         self.inlet_of(peer).map_or(0, PostInlet::report)
-    }
-
-    /// Credit has come in an envelope of `peer`.
-    #[inline]
-    pub(super) fn credit(&mut self, peer: u32, consumed: u32) {
-        if let Some(link) = self.links[peer as usize].as_deref_mut()
-            && let State::Open(open) = &mut link.fast.out.state
-        {
-            open.machine.credit(consumed);
-        }
     }
 
     /// The block that `peer` writes to.

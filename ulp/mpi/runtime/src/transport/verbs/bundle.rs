@@ -14,7 +14,7 @@ use super::stats::Why;
 use super::{BUNDLE, Id, Lent, Net};
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome, broken};
-use crate::host::Source;
+use crate::ground::memory::Source;
 use crate::trace;
 use crate::transport::contract::{Deliver, Message, Roster, Sent};
 use ferriband_ibv::{SendFlags, SendWr};

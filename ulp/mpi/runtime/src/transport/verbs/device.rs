@@ -4,16 +4,19 @@ use super::block::Blocks;
 use super::bundle::Coalesce;
 use super::errors::{failed, refused};
 use super::life::Life;
+use super::limits::{Limits, Rendezvous};
 use super::long::Moves;
 use super::memory::{Buffers, Reach};
 use super::receive::{BATCH, Receives};
 use super::setup::{Connect, Numbers};
 use super::stages::{STAGES, Stages};
 use super::stats::Stats;
-use super::{Id, LONG_RECEIVE, MOST_RECEIVES, Net, RECEIVE, RECEIVES, STAGE, lane};
+use super::{
+    DATAGRAMS, GRH, Id, LONG_RECEIVE, MOST_DATAGRAMS, MOST_RECEIVES, Net, PORT, RECEIVE, RECEIVES,
+    Reached, STAGE, lane,
+};
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
-use crate::net::limits::{Limits, Rendezvous};
 use crate::transport::polling::Polling;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, DeviceLimits, Gid, LinkLayer, Mtu, Pd, PortState,
@@ -25,15 +28,6 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// The port that is used. Adapters of one port have no other.
-pub const PORT: u8 = 1;
-/// Bytes of the route header before a datagram.
-pub const GRH: u32 = 40;
-/// Datagrams that can lie here before they are looked at.
-const DATAGRAMS: u32 = 128;
-/// Datagrams that can be under way from here.
-pub const MOST_DATAGRAMS: u32 = 64;
 
 /// What is asked of a device.
 #[derive(Clone, Copy, Debug)]
@@ -48,17 +42,6 @@ pub struct Wanted<'a> {
     pub registration: Registration,
     /// What was set.
     pub limits: Limits,
-}
-
-/// Whether a rank is reached by the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// No: by memory that both share, or it is this one.
-    Otherwise,
-    /// Yes, although it is on this host.
-    Near,
-    /// Yes: it is on another host.
-    Far,
 }
 
 /// The device itself, and what is the same for all peers.

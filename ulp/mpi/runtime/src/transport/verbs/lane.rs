@@ -14,8 +14,8 @@
 
 use super::limits::Rendezvous;
 use super::memory::Reachable;
-use super::queue::{Queue, What};
-use super::{Id, Lent, Net, setup};
+use super::queue::{Queue, What, first_psn};
+use super::{Id, Lent, Net, PORT};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
 use crate::handle::Token;
@@ -290,8 +290,8 @@ impl Net {
             ..QpInit::new(QpType::Rc, &self.device.cq, &self.device.cq)
         };
         let qp = Qp::create(&self.device.pd, &init)?;
-        qp.init(super::device::PORT, 0, Access::LOCAL_WRITE)?;
-        let (qpn, psn) = (qp.number().0, setup::psn(qp.number().0));
+        qp.init(PORT, 0, Access::LOCAL_WRITE)?;
+        let (qpn, psn) = (qp.number().0, first_psn(qp.number().0));
         let lane = &mut self.link(peer).long.lane;
         lane.psn = psn;
         lane.queue.qp = Some(qp);

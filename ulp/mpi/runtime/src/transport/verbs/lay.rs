@@ -3,7 +3,7 @@
 //! Owns: that order. Must not know: what the memory is for.
 
 use super::memory::Buffers;
-use crate::host::Source;
+use crate::ground::memory::Source;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
 
 /// Where a message is laid out.

@@ -8,8 +8,8 @@ use super::queue::What;
 use super::{Id, Lent, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_SUCCESS};
 use crate::errors::Outcome;
+use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
-use crate::host::{Sink, Source};
 use crate::transport::contract::{
     Asked, Deliver, Done, Fetch, Fetched, Offered, Place, Roster, Served,
 };

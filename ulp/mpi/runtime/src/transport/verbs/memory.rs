@@ -3,7 +3,7 @@
 //! unsafe code.
 
 use crate::ground::hints::will_read;
-use crate::host::{Sink, Source};
+use crate::ground::memory::{Sink, Source};
 use ferriband_ibv::{Access, Element, Mr, Pd, Region};
 pub use ferriband_registration::{Purpose, Reach, Reachable, Refusal};
 use std::ffi::CStr;

@@ -36,7 +36,7 @@ use crate::transport::contract::{Deliver, Done, Verdict};
 use block::Blocks;
 use bundle::Coalesce;
 use device::Device;
-pub use device::{Reached, Wanted};
+pub use device::Wanted;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use life::Life;
 pub use life::Lost;
@@ -64,6 +64,15 @@ const MOST_RECEIVES: u32 = 1024;
 const STAGE: u32 = 8512;
 /// Bytes of a message with its envelope that go into the request itself.
 const INLINE: usize = 256;
+
+/// The port that is used. Adapters of one port have no other.
+const PORT: u8 = 1;
+/// Bytes of the route header before a datagram.
+const GRH: u32 = 40;
+/// Datagrams that can lie here before they are looked at.
+const DATAGRAMS: u32 = 128;
+/// Datagrams that can be under way from here.
+const MOST_DATAGRAMS: u32 = 64;
 
 /// The device and what is connected by it.
 pub struct Net {
@@ -108,6 +117,17 @@ impl<'a, R, D: Deliver> Lent<'a, R, D> {
     fn done(&mut self, peer: u32, token: Token, done: Done) {
         self.is_stopped |= self.to.done(peer, token, done) == Verdict::Stop;
     }
+}
+
+/// Whether a rank is reached by the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// No: by memory that both share, or it is this one.
+    Otherwise,
+    /// Yes, although it is on this host.
+    Near,
+    /// Yes: it is on another host.
+    Far,
 }
 
 /// Whether a peer can be sent to.

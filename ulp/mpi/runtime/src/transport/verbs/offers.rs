@@ -4,8 +4,8 @@
 use super::limits::Rendezvous;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
 use super::{Net, Reached};
+use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
-use crate::host::{Sink, Source};
 use crate::transport::contract::{Offered, Place};
 use ferriband_ibv::Access;
 

@@ -10,7 +10,7 @@ use super::stats::Why;
 use super::{INLINE, Id, Net, RECEIVE};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
-use crate::host::Source;
+use crate::ground::memory::Source;
 use crate::transport::contract::Place;
 use ferriband_ibv::{Element, RKey, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::fast::{Busy, Push, Put, Writer};
@@ -194,6 +194,16 @@ impl Writer for Post<'_> {
 }
 
 impl Net {
+    /// Credit has come in an envelope of `peer`.
+    #[inline]
+    pub(super) fn credit(&mut self, peer: u32, consumed: u32) {
+        if let Some(link) = self.links[peer as usize].as_deref_mut()
+            && let State::Open(open) = &mut link.fast.out.state
+        {
+            open.machine.credit(consumed);
+        }
+    }
+
     /// Puts a numbered message into the peer's block, and keeps it if `acks` says so; or says why
     /// not.
     pub(super) fn store(

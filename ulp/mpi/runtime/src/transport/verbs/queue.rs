@@ -132,6 +132,16 @@ impl Queue {
     }
 }
 
+/// A PSN to begin with. It need not be secret, only not the same each time, so that packets of a
+/// former connection do not fit.
+pub fn first_psn(number: u32) -> u32 {
+    let mut random = [0_u8; 4];
+    // A failure leaves zeros, which is a PSN like any other.
+    let _ = std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random));
+    (u32::from_ne_bytes(random) ^ number) & 0x00ff_ffff
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use super::queue::What;
 use super::{Id, Lent, Net};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM};
 use crate::errors::{MpiError, Outcome, broken};
-use crate::host::Source;
+use crate::ground::memory::Source;
 use crate::trace;
 use crate::transport::contract::{Deliver, Roster, Verdict, body_of, write_down};
 use ferriband_ibv::{Srq, Wc};

@@ -8,7 +8,7 @@ use super::stats::Why;
 use super::{INLINE, Id, Net, RECEIVE, Ready};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
-use crate::host::Source;
+use crate::ground::memory::Source;
 use crate::trace;
 use crate::transport::contract::{Head, Message, Roster, Sent};
 use ferriband_ibv::{Element, SendFlags, SendWr};

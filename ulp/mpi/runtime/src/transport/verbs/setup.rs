@@ -1,11 +1,10 @@
 //! How connections come about: cards, set-up datagrams, queue pairs.
 
-use super::device::{MOST_DATAGRAMS, PORT};
 use super::errors::failed;
 use super::link::Link;
 use super::memory::Buffers;
-use super::queue::DEPTH;
-use super::{INLINE, Id, Net, Reached, Ready};
+use super::queue::{DEPTH, first_psn};
+use super::{GRH, INLINE, Id, MOST_DATAGRAMS, Net, PORT, Reached, Ready};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
 use crate::transport::contract::Roster;
@@ -143,10 +142,8 @@ impl Net {
         roster: &R,
     ) -> Outcome {
         let mut bytes = [0; DATAGRAM];
-        let is_whole = length as usize == DATAGRAM + super::device::GRH as usize;
-        self.connect
-            .datagrams
-            .read(index, super::device::GRH, &mut bytes);
+        let is_whole = length as usize == DATAGRAM + GRH as usize;
+        self.connect.datagrams.read(index, GRH, &mut bytes);
         self.listen(index)?;
         let ranks = self.links.len() as u32;
         let datagram = Datagram::parse(&bytes).filter(|_| is_whole);
@@ -385,7 +382,7 @@ impl Net {
             )?;
             self.numbers.insert(qp.number().0, peer);
             let link = self.link(peer);
-            link.wire.psn = psn(qp.number().0);
+            link.wire.psn = first_psn(qp.number().0);
             link.wire.queue.qp = Some(qp);
         }
         let (card, mtu) = (self.device.card, self.device.mtu);
@@ -443,14 +440,4 @@ impl Net {
     pub(super) fn most_reads(&self) -> u32 {
         self.device.limits.max_init_rd_atomic.clamp(1, READS)
     }
-}
-
-/// A PSN to begin with. It need not be secret, only not the same each time, so that packets of a
-/// former connection do not fit.
-pub(super) fn psn(number: u32) -> u32 {
-    let mut random = [0_u8; 4];
-    // A failure leaves zeros, which is a PSN like any other.
-    let _ = std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random));
-    (u32::from_ne_bytes(random) ^ number) & 0x00ff_ffff
 }
