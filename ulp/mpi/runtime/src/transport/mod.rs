@@ -7,5 +7,4 @@
 pub mod contract;
 pub mod polling;
 pub mod shm;
-pub mod sizes;
 pub mod verbs;
