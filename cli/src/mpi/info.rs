@@ -5,7 +5,8 @@ use crate::failure::Failure;
 use crate::launch;
 use crate::settings::{self, Setting};
 use crate::text::{self, Table};
-use ferriband_mpi_proto::settings::{SETTINGS, Values, plan};
+use ferriband_mpi_proto::settings::{SETTINGS, Values};
+use ferriband_mpi_proto::sizes::{Row, SharedSizes, VerbsSizes};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -31,10 +32,34 @@ struct Info {
     functions: Functions,
 }
 
+/// Messages of so many bytes between such ranks go so.
 #[derive(Serialize)]
 struct Protocol {
-    messages: String,
+    ranks: &'static str,
+    from: u64,
+    /// None: all that are longer.
+    to: Option<u64>,
+    protocol: &'static str,
     way: String,
+}
+
+impl Protocol {
+    fn of(ranks: &'static str, row: Row) -> Self {
+        Self {
+            ranks,
+            from: row.from,
+            to: row.to,
+            protocol: row.protocol.name(),
+            way: row.way,
+        }
+    }
+
+    fn bytes(&self) -> String {
+        match self.to {
+            Some(to) => format!("{} to {to}", self.from),
+            None => format!("from {}", self.from),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -84,69 +109,15 @@ pub fn check(set: &[String]) -> Result<(), Failure> {
 
 /// Which message takes which way, with these values.
 fn protocols(values: &Values) -> Vec<Protocol> {
-    let one = |messages: &str, way: String| Protocol {
-        messages: messages.to_owned(),
-        way,
-    };
-    let eager = values.number("eager");
-    let far = match values.is_set("eager") && !values.is_set("eager_packets") {
-        true => eager,
-        false => values.number("eager_packets").max(eager),
-    };
     let is_mapped = values.text("same_host") == "mapped";
-    let long = if !is_mapped {
-        "as to other hosts".to_owned()
-    } else if values.flag("reads_peers") {
-        let both = match values.number("both_copy") {
-            0 => String::new(),
-            least => format!(
-                ", and from {least} bytes on the sender writes the half of it if it waits and there is a core for each rank"
-            ),
-        };
-        format!(
-            "the receiver reads it from the sender's memory{both}; where the kernel forbids that, in pieces by the channel"
-        )
-    } else {
-        "in pieces by the channel".to_owned()
+    let (shared, ranks) = match is_mapped {
+        true => (SharedSizes::of(values).rows(), "other hosts"),
+        false => (Vec::new(), "all"),
     };
-    let short = if is_mapped {
-        "a record in the receiver's block of shared memory (Veloblock)".to_owned()
-    } else {
-        "as to other hosts".to_owned()
-    };
-    let (plan, grows) = plan(values);
-    let fast = match values.number("fast_channels") {
-        0 => "SEND; the RDMA fast path is off".to_owned(),
-        channels => format!(
-            "SEND; after {} messages RDMA WRITE into a block of {} bytes ({}{}), for {channels} peers at most",
-            values.number("open_after"),
-            plan.size(),
-            plan.design().name(),
-            if grows { ", growing" } else { "" },
-        ),
-    };
-    let piece = values.number("rndv_piece");
-    let way = match values.text("rndv") {
-        "put" => "RDMA WRITE by the sender",
-        "get" => "RDMA READ by the receiver",
-        "send" => "SEND into the program's buffer, or RDMA WRITE by the sender",
-        _ => {
-            "SEND into the program's buffer where our adapter makes packets, else RDMA READ by the receiver"
-        }
-    };
-    vec![
-        one(&format!("same host, to {eager} bytes"), short),
-        one("same host, longer", long),
-        one(&format!("other hosts, to {eager} bytes"), fast),
-        one(
-            &format!("other hosts, to {far} bytes"),
-            "SEND where our adapter makes packets, else as longer ones".to_owned(),
-        ),
-        one(
-            "other hosts, longer",
-            format!("{way}; READs and WRITEs of {piece} bytes at most"),
-        ),
-    ]
+    let verbs = VerbsSizes::of(values).rows(values);
+    let shared = shared.into_iter().map(|row| Protocol::of("same host", row));
+    let verbs = verbs.into_iter().map(|row| Protocol::of(ranks, row));
+    shared.chain(verbs).collect()
 }
 
 fn functions() -> Functions {
@@ -202,9 +173,10 @@ impl Info {
             line(&format!("warning: {unknown}"))?;
         }
         line("")?;
-        let mut table = Table::new(["messages", "way"]);
-        for protocol in &self.protocols {
-            table.row([protocol.messages.clone(), protocol.way.clone()]);
+        let mut table = Table::new(["ranks", "bytes", "protocol", "way"]);
+        for one in &self.protocols {
+            let (ranks, protocol) = (one.ranks.to_owned(), one.protocol.to_owned());
+            table.row([ranks, one.bytes(), protocol, one.way.clone()]);
         }
         table.print()?;
         line("")?;
@@ -247,8 +219,21 @@ mod tests {
         values.set("rndv", "put").expect("good");
         values.set("fast_channels", "0").expect("good");
         let shown = protocols(&values);
-        assert!(shown[2].way.contains("off"), "{}", shown[2].way);
-        assert!(shown[3].messages.contains("65536"), "{}", shown[3].messages);
-        assert!(shown[4].way.starts_with("RDMA WRITE by the sender"));
+        let ranks: Vec<&str> = shown.iter().map(|one| one.ranks).collect();
+        assert_eq!(ranks[..4], ["same host"; 4]);
+        assert_eq!(ranks[4..], ["other hosts"; 3]);
+        assert_eq!(
+            (shown[0].protocol, shown[0].bytes().as_str()),
+            ("exchange buffer", "256 to 65536")
+        );
+        assert!(shown[4].way.contains("off"), "{}", shown[4].way);
+        assert_eq!(shown[5].to, Some(65536));
+        assert_eq!(
+            (shown[6].to, shown[6].bytes().as_str()),
+            (None, "from 65537")
+        );
+        assert!(shown[6].way.starts_with("RDMA WRITE by the sender"));
+        values.set("same_host", "verbs").expect("good");
+        assert!(protocols(&values).iter().all(|one| one.ranks == "all"));
     }
 }

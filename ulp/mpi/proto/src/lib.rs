@@ -4,8 +4,9 @@
 //! machines that put them into a block of the receiver's memory and find them there ([`fast`]),
 //! which receive takes which message ([`matching`]), how two ranks come to a connection
 //! ([`connect`]), what lies where in the segment that the ranks of a host share ([`segment`]), how
-//! both sides of a long message copy it ([`joint`]), and what a user may set ([`settings`]). Must
-//! not know: verbs, sockets, whose memory it is. Time and randomness come in as arguments.
+//! both sides of a long message copy it ([`joint`]), what a user may set ([`settings`]), and which
+//! way a message of which length goes with that ([`sizes`]). Must not know: verbs, sockets, whose
+//! memory it is. Time and randomness come in as arguments.
 #![forbid(unsafe_code)]
 
 pub mod brief;
@@ -17,3 +18,4 @@ pub mod matching;
 pub mod replay;
 pub mod segment;
 pub mod settings;
+pub mod sizes;

@@ -12,7 +12,6 @@ use crate::objects::comms::{SELF, WORLD};
 use crate::runtime::{Runtime, Settings};
 use crate::settings::Chosen;
 use crate::trace;
-use crate::transport::sizes::Sizes;
 use crate::wait::wait_for;
 use crate::wireup::{self, Found};
 use ferriband_mpi_proto::segment::Life;
@@ -37,16 +36,12 @@ pub fn start(threads: i32) -> Outcome<Mpi> {
     let program = joined.as_ref().and_then(|joined| joined.program);
     let host = joined.and_then(|joined| joined.host);
     let settings = Settings {
-        sizes: Sizes {
-            eager: chosen.eager,
-            eager_near: chosen.eager_near,
-            swap: chosen.swap,
-        },
+        sizes: chosen.shared,
         shm: host::limits::Limits {
-            reads_peers: chosen.reads_peers,
+            reads_peers: chosen.shared.reads_peers,
             // Where cores are short a sender that has begun may be kept from going on, and its
             // receiver would wait for it.
-            both_copy: chosen.both_copy.filter(|_| !is_crowded),
+            both_copy: chosen.shared.both_copy.filter(|_| !is_crowded),
             large_pages: chosen.large_pages,
         },
         job: Job {
@@ -118,10 +113,10 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
             timeout: chosen.timeout,
             registration: chosen.registration,
             limits: Limits {
-                eager_packets: chosen.eager_packets,
-                rendezvous: chosen.rendezvous,
+                eager_packets: chosen.verbs.eager_packets,
+                rendezvous: chosen.verbs.rendezvous,
                 bundle: chosen.bundle,
-                piece: chosen.piece,
+                piece: chosen.verbs.piece,
                 fast: chosen.fast,
                 acks: chosen.acks,
             },

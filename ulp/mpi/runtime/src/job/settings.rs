@@ -2,9 +2,10 @@
 
 use crate::constants::{MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN};
 use crate::errors::{MpiError, Outcome};
-use crate::net::limits::{Fast, Rendezvous};
+use crate::net::limits::Fast;
 use crate::wireup::Wish;
 use ferriband_mpi_proto::settings::{FILE_VARIABLE, LONGEST_FILE, SETTINGS, Values, plan};
+use ferriband_mpi_proto::sizes::{SharedSizes, VerbsSizes};
 use ferriband_registration::Way as Registration;
 use std::env;
 use std::fs::File;
@@ -18,26 +19,14 @@ pub struct Chosen {
     pub verbs_everywhere: bool,
     /// `device`: this one.
     pub device: Option<String>,
-    /// `reads_peers`: long messages on one host are read from the sender's memory.
-    pub reads_peers: bool,
-    /// `both_copy`: bytes of the shortest message on one host that both sides copy; none: no message is.
-    pub both_copy: Option<u64>,
+    /// Which way a message of which length goes by memory that ranks share.
+    pub shared: SharedSizes,
+    /// The same by verbs.
+    pub verbs: VerbsSizes,
     /// `large_pages`: bytes of the shortest message on one host whose buffers the kernel is asked to put into large pages; none: no message's are.
     pub large_pages: Option<u64>,
-    /// `eager`: longest message that is sent eagerly, in bytes.
-    pub eager: usize,
-    /// `eager_near`: the same by memory that ranks share.
-    pub eager_near: usize,
-    /// `swap`: bytes of the shortest message that goes by a place of the pair.
-    pub swap: usize,
-    /// `eager_packets`: the same by packets of our adapter.
-    pub eager_packets: usize,
-    /// `rndv`: who moves long messages by verbs.
-    pub rendezvous: Rendezvous,
     /// `bundle`: short messages that go by packets at once before others wait to go together; 0: all do.
     pub bundle: u32,
-    /// `rndv_piece`: bytes of a READ or WRITE of a long message.
-    pub piece: usize,
     /// The fast path by verbs.
     pub fast: Fast,
     /// `acks`: messages by verbs are kept until the peer's runtime has acknowledged them.
@@ -82,35 +71,15 @@ impl Chosen {
     }
 
     fn from(values: &Values) -> Self {
-        let size = |name| values.number(name) as usize;
         let count = |name| values.number(name) as u32;
-        // Who has set `eager` alone means it everywhere.
-        let eager = |name| {
-            let says_so = values.is_set(name) || !values.is_set("eager");
-            size(if says_so { name } else { "eager" })
-        };
         let (plan, grows) = plan(values);
         Self {
             verbs_everywhere: values.text("same_host") == "verbs",
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
-            reads_peers: values.flag("reads_peers"),
-            both_copy: Some(values.number("both_copy")).filter(|least| *least != 0),
+            shared: SharedSizes::of(values),
+            verbs: VerbsSizes::of(values),
             large_pages: Some(values.number("large_pages")).filter(|least| *least != 0),
-            eager: size("eager"),
-            eager_near: eager("eager_near"),
-            swap: match size("swap") {
-                0 => usize::MAX,
-                least => least,
-            },
-            eager_packets: eager("eager_packets"),
-            rendezvous: match values.text("rndv") {
-                "get" => Rendezvous::Get,
-                "put" => Rendezvous::Put,
-                "send" => Rendezvous::Send,
-                _ => Rendezvous::Auto,
-            },
             bundle: count("bundle"),
-            piece: size("rndv_piece"),
             fast: Fast {
                 plan,
                 grows,
@@ -202,14 +171,16 @@ fn is_absent(error: &std::io::Error) -> bool {
 mod tests {
     use super::*;
     use ferriband_mpi_proto::fast::Plan;
+    use ferriband_mpi_proto::sizes::Rendezvous;
 
     #[test]
     fn each_row_comes_to_its_field() {
         let nothing = Chosen::from(&SETTINGS.defaults());
-        assert!(!nothing.verbs_everywhere && nothing.reads_peers);
-        assert_eq!((nothing.rendezvous, nothing.bundle), (Rendezvous::Auto, 4));
-        assert_eq!((nothing.eager, nothing.piece), (8128, 1 << 20));
-        assert_eq!(nothing.eager_packets, 64 << 10);
+        assert!(!nothing.verbs_everywhere && nothing.shared.reads_peers);
+        assert_eq!(
+            (nothing.verbs.rendezvous, nothing.bundle),
+            (Rendezvous::Auto, 4)
+        );
         assert_eq!(nothing.fast.plan, Plan::DEFAULT);
         assert!(nothing.acks && !nothing.fast.grows);
         assert_eq!(nothing.device, None);
@@ -220,13 +191,8 @@ mod tests {
             Chosen::from(&values)
         };
         assert!(set("same_host", "verbs").verbs_everywhere);
-        assert_eq!(set("rndv", "put").rendezvous, Rendezvous::Put);
-        assert_eq!(set("rndv", "get").rendezvous, Rendezvous::Get);
-        assert_eq!(set("rndv", "send").rendezvous, Rendezvous::Send);
-        let short = set("eager", "4K");
-        assert_eq!((short.eager, short.eager_packets), (4096, 4096));
-        assert_eq!((short.eager_near, nothing.eager_near), (4096, 64 << 10));
-        assert_eq!(set("eager_packets", "16K").eager_packets, 16384);
+        assert_eq!(set("rndv", "put").verbs.rendezvous, Rendezvous::Put);
+        assert_eq!(set("eager", "4K").shared.eager, 4096);
         assert_eq!(set("block", "4K").fast.plan.size(), 4096);
         let growing = set("block", "auto").fast;
         assert!(growing.grows && growing.plan.size() == 8192 && growing.budget() == 64 * 32768);
@@ -235,11 +201,7 @@ mod tests {
         assert_eq!(handler("mpi_errors_abort"), MPI_ERRORS_ABORT);
         assert!(!set("acks", "0").acks);
         assert_eq!(set("device", "ferri0").device.as_deref(), Some("ferri0"));
-        assert!(!set("reads_peers", "0").reads_peers);
-        assert_eq!(nothing.both_copy, Some(64 << 10));
-        assert_eq!(set("both_copy", "0").both_copy, None);
         assert_eq!(nothing.large_pages, Some(2 << 20));
         assert_eq!(set("large_pages", "0").large_pages, None);
-        assert_eq!((nothing.swap, set("swap", "0").swap), (256, usize::MAX));
     }
 }

@@ -8,7 +8,7 @@ use crate::net::Net;
 use crate::objects::comms::WORLD;
 use crate::p2p::point::Point;
 use crate::transport::shm::ways::Ways;
-use crate::transport::sizes::Sizes;
+use ferriband_mpi_proto::sizes::SharedSizes;
 
 /// Messages between two ranks, and what moves them.
 pub struct Runtime {
@@ -33,8 +33,9 @@ pub struct Runtime {
 /// What was set, by the room that it is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Lengths of messages.
-    pub sizes: Sizes,
+    /// Lengths of messages by memory that ranks share, and the longest that is sent eagerly
+    /// everywhere.
+    pub sizes: SharedSizes,
     /// Long messages of one host.
     pub shm: host::limits::Limits,
     /// The job.
@@ -43,7 +44,10 @@ pub struct Settings {
 
 impl Runtime {
     /// For a process that is rank of the world's `host`, or alone.
-    pub fn new(host: Option<Host>, settings: Settings) -> Outcome<Self> {
+    pub fn new(host: Option<Host>, mut settings: Settings) -> Outcome<Self> {
+        if let Some(host) = &host {
+            settings.sizes = settings.sizes.within(host.longest());
+        }
         let (rank, size) = host
             .as_ref()
             .map_or((0, 1), |host| (host.me(), host.ranks()));
@@ -51,7 +55,7 @@ impl Runtime {
             point: Point::new(rank, size)?,
             host,
             net: None,
-            shm: Shm::new(size, settings.sizes.swap),
+            shm: Shm::new(size, settings.sizes.exchange),
             offered: Vec::new(),
             pages: LargePages::new(settings.shm.large_pages),
             ways: Ways::default(),

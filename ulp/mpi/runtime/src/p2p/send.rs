@@ -62,7 +62,7 @@ impl Runtime {
         let Some(link) = self.shm.links.get_mut(to.peer as usize) else {
             return false;
         };
-        let stored = if source.len() < link.exchanged {
+        let stored = if source.len() < link.exchange.0 {
             link.try_send(to.tag, to.context, source)
         } else {
             link.try_send_large(self.host.as_ref(), to.tag, to.context, *source)
@@ -73,13 +73,6 @@ impl Runtime {
             host.ring(to.peer);
         }
         stored != Stored::Not
-    }
-
-    /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
-    /// goes by an exchange buffer.
-    #[inline]
-    fn fits_place(&self, peer: u32, length: usize) -> bool {
-        length <= self.settings.sizes.eager_near && self.shm.links[peer as usize].has_place(length)
     }
 
     /// Begins a send. A synchronous one is over when its receive has met it.
@@ -94,7 +87,7 @@ impl Runtime {
             return self.send_to_self(to, source, synchronous);
         }
         let is_eager = source.len() <= self.settings.sizes.eager;
-        let is_short = is_eager || self.fits_place(to.peer, source.len());
+        let is_short = is_eager || self.shm.links[to.peer as usize].has_place(source.len());
         if is_short && !synchronous && !trace::is_on() && self.try_send(&to, &source) {
             return Ok(Started::Done);
         }
@@ -186,13 +179,7 @@ impl Runtime {
     /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
     /// goes eagerly by memory that both share: where blocks are large enough.
     fn goes_near(&self, peer: u32, length: usize) -> bool {
-        let longest = match &self.host {
-            Some(host) if !self.point.peers[peer as usize].by_verbs => {
-                host.longest().min(self.settings.sizes.eager_near)
-            }
-            _ => 0,
-        };
-        length <= longest
+        !self.point.peers[peer as usize].by_verbs && length <= self.settings.sizes.eager_near
     }
 
     /// Whether a message to `peer`, longer than what is sent eagerly everywhere, goes eagerly by

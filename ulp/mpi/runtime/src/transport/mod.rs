@@ -8,5 +8,4 @@ pub mod contract;
 pub mod counters;
 pub mod polling;
 pub mod shm;
-pub mod sizes;
 pub mod verbs;

@@ -28,8 +28,8 @@ pub struct Link {
     pub received: u32,
     /// Messages to it wait for room: none may overtake them.
     pub is_held: bool,
-    /// Messages of so many bytes and more go by a place if there is one.
-    pub exchanged: usize,
+    /// Bytes of the shortest and the longest message that goes by a place if there is one.
+    pub exchange: (usize, usize),
     /// The channel from it.
     pub inlet: Option<Inlet>,
     /// The places by which messages are exchanged with it.
@@ -37,11 +37,11 @@ pub struct Link {
 }
 
 impl Shm {
-    /// Of `ranks` in the world; none has been spoken to. Messages of `exchanged` bytes and more go
-    /// by a place of the pair if there is one.
-    pub fn new(ranks: u32, exchanged: usize) -> Self {
+    /// Of `ranks` in the world; none has been spoken to. The shortest and the longest message that
+    /// goes by a place of the pair, if there is one, have `exchange` bytes.
+    pub fn new(ranks: u32, exchange: (usize, usize)) -> Self {
         let link = |_| Link {
-            exchanged,
+            exchange,
             ..Link::default()
         };
         Self {

@@ -12,7 +12,6 @@ use crate::trace;
 use crate::transport::contract::Head;
 use ferriband_mpi_proto::envelope::{Envelope, PLACED, PLACED_BYTES};
 use ferriband_mpi_proto::fast::Push;
-use ferriband_mpi_proto::segment::PLACE;
 
 /// What has become of a message that was to be stored at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +47,12 @@ impl Link {
         }
     }
 
-    /// Whether a message of `length` bytes goes by a place of the pair: is long enough, and one is
-    /// this rank's.
+    /// Whether a message of `length` bytes goes by a place of the pair: is neither too short nor too
+    /// long, and one is this rank's.
     #[inline]
     pub fn has_place(&self, length: usize) -> bool {
-        (self.exchanged..=PLACE as usize).contains(&length)
-            && self.places.as_ref().is_some_and(Pair::is_open)
+        let (least, most) = self.exchange;
+        (least..=most).contains(&length) && self.places.as_ref().is_some_and(Pair::is_open)
     }
 
     /// Stores a message that is long enough for a place of the pair, by that or by the block, where

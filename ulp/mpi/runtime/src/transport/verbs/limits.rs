@@ -1,6 +1,7 @@
 //! What is set for messages by verbs.
 
 use ferriband_mpi_proto::fast::Plan;
+pub use ferriband_mpi_proto::sizes::Rendezvous;
 
 /// What holds for the process's life.
 #[derive(Clone, Copy, Debug)]
@@ -18,20 +19,6 @@ pub struct Limits {
     pub fast: Fast,
     /// Whether messages by verbs are kept until they are acknowledged.
     pub acks: bool,
-}
-
-/// Who moves a long message by verbs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rendezvous {
-    /// The sender, by SEND, where it goes by packets of our adapter, else the receiver.
-    Auto,
-    /// The receiver, by READ.
-    Get,
-    /// The sender, by WRITE.
-    Put,
-    /// The sender, by SEND, into the receive that the receiver has posted for it on a queue pair of
-    /// its own; by WRITE what does not lie in one run of bytes.
-    Send,
 }
 
 /// How the RDMA fast path is used.
