@@ -3,7 +3,7 @@
 //! Owns the objects that verbs name and the process-wide engine behind them. It must not know the C ABI: `abi/verbs`
 //! converts. Data comes from programs by registered regions, and from peers by the direct wire.
 //!
-//! Where to look: [`Context`] opens the device; [`qp`] posts and transitions; [`progress`] drives
+//! Where to look: [`Context`] opens the device; [`qp`] posts and transitions; `progress` drives
 //! them; [`peer`] is the channel to another process; [`wire`] has what queue pairs send and receive
 //! by.
 
@@ -16,7 +16,7 @@ pub mod device;
 pub mod fuzzing;
 pub mod objects;
 pub mod process;
-pub mod progress;
+mod progress;
 pub mod qp;
 mod verbs;
 mod wire;

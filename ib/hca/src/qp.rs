@@ -181,6 +181,7 @@ impl Qp {
     }
 
     /// The state, which another thread may be about to change.
+    #[inline]
     pub(crate) fn state_now(&self) -> QpState {
         let set = state_of(self.state.load(Ordering::Acquire));
         match &self.target {

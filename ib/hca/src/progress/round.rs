@@ -12,7 +12,7 @@ use ferriband_transport::direct::{Sender, Words};
 use crate::lock;
 use crate::objects::catch::Catch;
 use crate::process::message::HEAD_MAD;
-use crate::process::polls::NOBODY;
+use crate::process::polls::{NOBODY, Polls};
 use crate::process::status::Status;
 use crate::progress::{Engine, rest, yielding};
 use crate::qp::PeerLink;
@@ -43,8 +43,7 @@ impl Engine {
         let Status { polls, rests, .. } = &*self.status;
         let count = polls.count.load(Ordering::Relaxed).wrapping_add(1);
         polls.count.store(count, Ordering::Relaxed);
-        let before = polls.empty.load(Ordering::Relaxed);
-        if before == 0 && rests.inside.load(Ordering::Relaxed) {
+        if polls.empty.load(Ordering::Relaxed) == 0 && rests.inside.load(Ordering::Relaxed) {
             // It waits for events, has emptied its queue, and is about to wait: a look at sockets
             // costs more here than all else, and the wait looks at them.
             polls.empty.store(1, Ordering::Relaxed);
@@ -54,7 +53,14 @@ impl Engine {
             polls.empty.store(0, Ordering::Relaxed);
             return;
         }
-        let empty = before.wrapping_add(1);
+        self.polled_in_vain(polls, catch);
+    }
+
+    #[inline(never)]
+    fn polled_in_vain(&self, polls: &Polls, catch: &Catch<'_>) {
+        // sleeps count, too
+        let count = polls.count.load(Ordering::Relaxed);
+        let empty = polls.empty.load(Ordering::Relaxed).wrapping_add(1);
         polls.empty.store(empty, Ordering::Relaxed);
         if empty > polls.yield_after.load(Ordering::Relaxed) {
             self.give_way(catch);

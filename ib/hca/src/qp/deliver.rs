@@ -38,6 +38,7 @@ impl Deliver for Adapter {
         self.qp_by_number(qpn)
     }
 
+    #[inline]
     fn queue_of_packets(&self, qpn: u32) -> Option<Arc<Qp>> {
         self.qp_of_packets(qpn)
     }

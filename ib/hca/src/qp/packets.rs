@@ -505,15 +505,21 @@ impl Qp {
 
     /// The machine goes to the error states by itself. True if it has gone to ERR: receives are to be flushed, behind what the
     /// machine has completed.
+    #[inline]
     fn follow_state(&self, adapter: &Adapter, side: &PacketSide) -> bool {
         let state = side.machine.state();
+        matches!(state, QpState::Err | QpState::Sqe) && self.follow_error(adapter, state)
+    }
+
+    #[cold]
+    fn follow_error(&self, adapter: &Adapter, state: QpState) -> bool {
         if let Some(target) = &self.target
             && state == QpState::Err
             && target.accepts(&adapter.process)
         {
             target.refuse(&adapter.process, true);
         }
-        if state == self.state_now() || !matches!(state, QpState::Err | QpState::Sqe) {
+        if state == self.state_now() {
             return false;
         }
         self.state.store(state as u32, Ordering::Release);

@@ -35,10 +35,12 @@ impl wire::to::Incoming for Incoming<'_> {
         self.lost
     }
 
+    #[inline]
     fn owes_more(&self) -> bool {
         self.side.machine.answer_due() == AnswerDue::More
     }
 
+    #[inline]
     fn is_settled(&self) -> bool {
         let side = &*self.side;
         !side.stirred

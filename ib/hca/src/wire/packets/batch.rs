@@ -79,9 +79,19 @@ impl<D: Deliver> Batch<D> {
         qp: Arc<D::Queue>,
         catch: &mut Catch<'_>,
     ) {
-        if self.touched.iter().any(|other| Arc::ptr_eq(other, &qp)) {
-            return;
+        if !self.touched.iter().any(|other| Arc::ptr_eq(other, &qp)) {
+            self.touch_first(to, qp, catch);
         }
+    }
+
+    /// As [`Batch::touch`], for the first packet of the batch that reaches it.
+    #[inline]
+    pub(in crate::wire) fn touch_first(
+        &mut self,
+        to: To<'_, D>,
+        qp: Arc<D::Queue>,
+        catch: &mut Catch<'_>,
+    ) {
         if self.touched.is_full() {
             self.turn(to, catch);
         }

@@ -256,7 +256,7 @@ impl<D: Deliver> Batch<D> {
             }
             if !self.touched.iter().any(|other| Arc::ptr_eq(other, qp)) {
                 let qp = qp.clone();
-                self.touch(to, qp, catch);
+                self.touch_first(to, qp, catch);
             }
             if then == Then::Now {
                 // what a NAK asks for is on its way while the rest of the round is looked at
