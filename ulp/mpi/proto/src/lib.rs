@@ -15,5 +15,6 @@ pub mod fast;
 pub mod joint;
 pub mod matching;
 pub mod replay;
+pub mod resume;
 pub mod segment;
 pub mod settings;
