@@ -528,7 +528,7 @@ fn fails_for_a_time(device: &str) {
     let list = json(&["fault", "list", "--json"]);
     assert_eq!(list["devices_failed"].as_array().unwrap().len(), 0);
     // what was open stays failed
-    let ctx = &pair.a.agent().end(0).qp.ctx;
+    let ctx = &pair.a.agent().end(0).ctx;
     assert_eq!(ctx.alloc_pd().unwrap_err().errno(), libc::EIO);
     // or sooner
     done(&["fault", "fatal", "--for", "1h", device]);

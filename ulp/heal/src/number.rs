@@ -97,7 +97,8 @@ impl Word {
         self.expected
     }
 
-    /// The last number that was given to a message.
+    /// The last number that was given to a message before the keys became those of generation
+    /// [`Self::keys`]: what keys were told up to there are void once that is new.
     pub const fn sent(&self) -> Number {
         self.sent
     }

@@ -23,7 +23,7 @@ mod table_tests;
 
 use crate::cause::{Cause, Reason};
 use crate::datagram::{Datagram, Endpoint, Kind};
-use crate::number::{AdapterId, Epoch, Ns, PathId, Word};
+use crate::number::{AdapterId, Epoch, Ns, Number, PathId, Word};
 pub use contract::{AdapterChange, Limits, PeerNews, State, Step, Taken, Transmit};
 pub use report::Report;
 use timers::Clock;
@@ -367,6 +367,15 @@ impl Session {
                 self.clock.has_none(now);
                 self.leave(Cause::DeviceFatal, now);
             }
+        }
+    }
+
+    /// Own keys are others from here on, and the last number that was given is `sent`. A word that
+    /// is not told yet says so, too: an adapter may be opened anew behind a fence.
+    pub fn handle_keys(&mut self, keys: u16, sent: Number) {
+        (self.taken.keys, self.taken.sent) = (keys, sent);
+        if self.state == State::Fenced && matches!(self.stage, Stage::Clear | Stage::Make) {
+            self.tell();
         }
     }
 

@@ -69,7 +69,8 @@ pub enum Step {
 pub struct Taken {
     /// The last number that was taken of the peer.
     pub received: Number,
-    /// The last number that was given to a message for it.
+    /// The last number that was given to a message for it before own keys became those of
+    /// generation `keys`.
     pub sent: Number,
     /// The last number that it has acknowledged.
     pub acknowledged: Number,

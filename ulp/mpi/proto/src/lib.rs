@@ -16,6 +16,7 @@ pub mod fast;
 pub mod joint;
 pub mod matching;
 pub mod replay;
+pub mod resume;
 pub mod segment;
 pub mod settings;
 pub mod sizes;

@@ -11,6 +11,8 @@ fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
     for seed in 0..1000 {
         let report = run_seed(seed, &Options::default()).unwrap_or_else(|why| panic!("{why}"));
         sum.messages += report.messages;
+        sum.records += report.records;
+        sum.brief += report.brief;
         sum.doubles += report.doubles;
         sum.replayed += report.replayed;
         sum.heals += report.heals;
@@ -18,11 +20,17 @@ fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
         sum.halves += report.halves;
         sum.lost += report.lost;
         sum.wraps += report.wraps;
+        sum.pauses += report.pauses;
+        sum.cancelled += report.cancelled;
+        sum.renewed += report.renewed;
     }
     println!("{sum:?}");
     assert!(sum.messages > 50_000 && sum.heals > 2000, "{sum:?}");
-    for count in [sum.replayed, sum.both, sum.lost, sum.wraps] {
+    for count in [sum.replayed, sum.both, sum.lost, sum.wraps, sum.pauses] {
         assert!(count > 100, "{sum:?}");
+    }
+    for count in [sum.records, sum.brief, sum.cancelled, sum.renewed] {
+        assert!(count > 50, "{sum:?}");
     }
     assert!(sum.halves > 10 && sum.doubles > 10, "{sum:?}");
 }

@@ -1,8 +1,9 @@
 //! What is so when nothing fails any more: all is delivered, and nobody waits for anything.
 
+use super::rank::RECEIVES;
 use super::wire::Outcome;
 use super::world::World;
-use ferriband_heal::State;
+use ferriband_heal::{Log, State};
 
 impl World {
     /// H3 and H9: all is delivered, and nobody waits for anything.
@@ -21,7 +22,6 @@ impl World {
                 ));
             }
             let is_dead = self.ranks[peer].is_dead;
-            let other = self.ranks[peer].links[me].delivered;
             let link = &self.ranks[me].links[peer];
             let state = link.session.state();
             let is_settled = match state {
@@ -35,10 +35,59 @@ impl World {
                     self.states()
                 ));
             }
-            if !is_dead && other != link.given {
-                let given = link.given;
+            if !is_dead {
+                self.read_returns(me, peer)?;
+                self.link_at_rest(me, peer)?;
+                self.block_at_rest(me, peer)?;
+            }
+        }
+        self.letters_at_rest()?;
+        self.receives_at_rest()
+    }
+
+    fn letters_at_rest(&self) -> Outcome {
+        for (id, one) in self.letters.0.iter().enumerate() {
+            if !self.ranks[one.from].is_dead && !self.ranks[one.to].is_dead {
+                self.letters.at_rest(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// H3 and H10: all has come, and nothing is left of it.
+    fn link_at_rest(&self, me: usize, peer: usize) -> Outcome {
+        let other = self.ranks[peer].links[me].delivered;
+        let link = &self.ranks[me].links[peer];
+        if other != link.given {
+            let given = link.given;
+            return Err(format!(
+                "H3: {other} of {given} messages of {me} came to {peer}"
+            ));
+        }
+        let lane = &link.lane;
+        let left = [
+            ("bytes in the log", link.log.bytes() as usize),
+            ("copies", link.copies.len()),
+            ("staging buffers", link.staged.len()),
+            ("transfers", link.transfers.len()),
+            ("messages without receive", link.held.len()),
+            ("offers", link.offers.len()),
+            ("landings", lane.landing.len()),
+            ("words", link.fifo.len()),
+        ];
+        match left.into_iter().find(|(_, count)| *count > 0) {
+            Some((what, count)) => Err(format!("H10: {count} {what} of {me} for {peer} are left")),
+            None => Ok(()),
+        }
+    }
+
+    /// H10: all receives are posted again.
+    fn receives_at_rest(&self) -> Outcome {
+        for (me, rank) in self.ranks.iter().enumerate() {
+            let posted = rank.receives;
+            if !rank.is_dead && posted != RECEIVES {
                 return Err(format!(
-                    "H3: {other} of {given} messages of {me} came to {peer}"
+                    "H10: {posted} of {RECEIVES} receives of {me} are posted"
                 ));
             }
         }

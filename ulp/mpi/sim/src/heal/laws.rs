@@ -1,8 +1,9 @@
-//! What must hold: the laws of docs/design/heal.md, as far as messages of 8 bytes show them.
+//! What must hold: the laws of docs/design/heal.md, of connections; those of
+//! messages and memory are in [`super::letter`], those of blocks in [`super::block`].
 
-use super::wire::{Outcome, QueuePair, QueuePairState};
-use ferriband_heal::{Datagram, Epoch, Ns, Number, Reason};
-use std::collections::BTreeMap;
+use super::wire::{Completion, Outcome, QueuePair, QueuePairState};
+use ferriband_heal::{Cause, Datagram, Epoch, Ns, Number, Reason};
+use std::collections::{BTreeMap, VecDeque};
 
 /// So much silence, and no less, loses a peer.
 const HEAL_FOR_NS: u64 = 300_000_000_000;
@@ -69,11 +70,11 @@ impl Laws {
     }
 
     /// H9: what is open at both ends ends for a cause.
-    pub fn fenced(&mut self, me: usize, peer: usize, of: Epoch) -> Outcome {
+    pub fn fenced(&mut self, me: usize, peer: usize, of: Epoch, cause: Cause) -> Outcome {
         let life = self.life(me, peer, of);
         if life.is_open == [true; 2] && !life.is_spoiled {
             return Err(format!(
-                "H9: life {of:?} of {me} and {peer} is broken without a cause"
+                "H9: life {of:?} of {me} and {peer} is broken without a cause ({cause:?})"
             ));
         }
         life.is_spoiled = true;
@@ -123,6 +124,28 @@ impl Laws {
         Err(format!(
             "H6: {me} loses {peer} ({why:?}), heard of {silence} ns ago"
         ))
+    }
+
+    /// H1: nothing that a former life has delivered lies untaken behind a fence.
+    pub fn untaken(
+        &self,
+        me: usize,
+        peer: usize,
+        completions: &VecDeque<(usize, Completion)>,
+        current: Option<usize>,
+        all: &[QueuePair],
+    ) -> Outcome {
+        let mut completions = completions.iter();
+        let old = completions.find(|(at, one)| {
+            let is_theirs = all[*at].peer == peer && !all[*at].is_lane && Some(*at) != current;
+            is_theirs && matches!(one, Completion::Message(_))
+        });
+        match old {
+            Some((at, _)) => Err(format!(
+                "H1: {me} tells {peer} a word, and queue pair {at} has delivered more"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// H1: a word is told behind the fence, and is the truth.

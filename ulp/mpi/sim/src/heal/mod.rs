@@ -1,81 +1,42 @@
 //! Ranks whose connections fail and are made anew, in virtual time, from a seed.
 //!
-//! Owns: a world of two to four ranks with one adapter each ([`world`]); queue pairs that fail at
-//! either end, and datagrams that are lost, doubled, late and old ([`wire`]); what a rank does
-//! ([`turn`], [`steps`]); what must hold ([`laws`], [`end`]); programs and faults ([`plan`]).
-//! Sessions, logs and datagrams are those of `ferriband-heal`. Must not know: how a session
-//! decides.
+//! Owns: a world of two to four ranks with one adapter each, which may be closed and opened anew
+//! ([`world`]); queue pairs that fail at either end, what they have acknowledged and not placed
+//! ([`carry`]), and datagrams that are lost, doubled, late and old ([`wire`]); what a rank does
+//! ([`turn`], [`take`], [`push`], [`steps`]); the carriers of a message: SENDs and bundles, records
+//! ([`block`]), read, written and in pieces ([`long`]), by the lane ([`lane`]); what must hold
+//! ([`laws`], [`letter`], [`end`]); programs and faults ([`plan`]), and what is broken on purpose
+//! ([`plants`]). Sessions, logs and datagrams are those of `ferriband-heal`, records, envelopes
+//! and replays those of `ferriband-mpi-proto`. Must not know: how these decide.
 //!
 //! The laws are those of docs/design/heal.md: H1 fence before word, H2 once and in order, H3 over
-//! when delivered or logged, H4 nothing again that the peer has told that it has, H6 silence loses
-//! nobody, H8 backs off, H9 all comes to an end and nothing heals without cause.
+//! when delivered or logged, H4 no byte for what is over, H5 what says that all is written behind
+//! it and no old key, H6 silence loses nobody, H7 bounded, and one message's fault is its own, H8
+//! backs off, H9 all comes to an end and nothing heals without cause, H10 nothing is left over; M1
+//! contents, M2 nothing written over, M3 credit, M4 no lost wake-up, M5 all sends end (as H9), M6
+//! the log has all that is not acknowledged.
 
+mod block;
+mod carry;
 mod end;
+mod lane;
 mod laws;
+mod letter;
+mod long;
 mod plan;
+mod plants;
+mod push;
 mod rank;
+mod roads;
 mod steps;
+mod take;
 mod turn;
 mod wire;
 mod world;
 
+pub use plants::Fault;
+
 use crate::Failure;
-
-/// What is broken on purpose. The numbers are those of the design.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// 1: the queue pair of the last life is not destroyed.
-    NoFence,
-    /// 2: what was received is read before the completions are drained.
-    WordBeforeDrain,
-    /// 3: the replay begins at the last acknowledgement, not at the peer's word.
-    FromLastAck,
-    /// 9: a bundle of which half was taken is delivered whole.
-    BundleWhole,
-    /// 11: both questions stand.
-    BothStand,
-    /// 12: a peer is lost for silence.
-    LostForSilence,
-    /// 21: no back-off.
-    NoBackOff,
-    /// 24: the answer to an older question is accepted.
-    OlderAnswer,
-    /// 33: the lower rank answers a number that it has asked itself.
-    AnswersOwnNumber,
-    /// 34: a late question breaks a good connection.
-    LateQuestion,
-}
-
-impl Fault {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::NoFence,
-        Self::WordBeforeDrain,
-        Self::FromLastAck,
-        Self::BundleWhole,
-        Self::BothStand,
-        Self::LostForSilence,
-        Self::NoBackOff,
-        Self::OlderAnswer,
-        Self::AnswersOwnNumber,
-        Self::LateQuestion,
-    ];
-
-    /// The laws that find it, by the first letters of what a failure says.
-    pub const fn laws(self) -> &'static [&'static str] {
-        match self {
-            Self::NoFence | Self::WordBeforeDrain => &["H1"],
-            // The number has two connections, or the word is one of the past.
-            Self::OlderAnswer => &["H1", "H2"],
-            Self::FromLastAck => &["H4"],
-            Self::BundleWhole => &["H2"],
-            Self::LostForSilence => &["H6"],
-            Self::NoBackOff => &["H8"],
-            Self::AnswersOwnNumber => &["H1", "H9"],
-            Self::BothStand | Self::LateQuestion => &["H9"],
-        }
-    }
-}
 
 /// How a seed is run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,8 +48,12 @@ pub struct Options {
 /// What happened in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Messages delivered.
+    /// Messages taken.
     pub messages: u64,
+    /// Those that came by a block.
+    pub records: u64,
+    /// Those that went without an envelope.
+    pub brief: u64,
     /// Those dropped because they had been taken.
     pub doubles: u64,
     /// Messages that went again.
@@ -103,6 +68,12 @@ pub struct Report {
     pub lost: u64,
     /// Numbers that wrapped.
     pub wraps: u64,
+    /// PAUSEs.
+    pub pauses: u64,
+    /// Messages taken back.
+    pub cancelled: u64,
+    /// Keys named anew.
+    pub renewed: u64,
 }
 
 /// Runs one seed. The same seed and options give the same run.

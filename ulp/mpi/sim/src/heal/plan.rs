@@ -3,11 +3,13 @@
 use super::rank::Task;
 use crate::Rng;
 use ferriband_heal::{Ns, PathId};
+use ferriband_mpi_proto::fast::{Design, Plan as BlockPlan, SLOT};
 use std::collections::VecDeque;
 
 const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
+const HOUR_NS: u64 = 3600 * SECOND;
 
 /// A fault from outside.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,19 @@ pub struct Plan {
     pub no_memory: u64,
     /// Messages that may be unacknowledged.
     pub window: u32,
+    /// Bytes that may be.
+    pub log_bytes: u64,
+    /// Long messages that are to come by the lane, of a thousand, and attempts to make one that
+    /// fail.
+    pub lanes: u64,
+    pub lane_refusals: u64,
+    /// Blocks for records, and the messages after which one is asked for.
+    pub block: BlockPlan,
+    pub open_after: u32,
+    /// Queue pairs that cannot be destroyed at once, of a thousand.
+    pub busy: u64,
+    /// Long messages whose memory is not there, of a thousand.
+    pub faulty: u64,
     /// How long an adapter tries at most.
     pub tries_ns: u64,
 }
@@ -73,6 +88,13 @@ impl Plan {
             refusals: [0, 0, 30][rng.below(3) as usize],
             no_memory: [0, 50, 400][rng.below(3) as usize],
             window: 4 + rng.below(30) as u32,
+            log_bytes: [6_000, 20_000, 256 << 10][rng.below(3) as usize],
+            lanes: [0, 500, 900][rng.below(3) as usize],
+            lane_refusals: [0, 300][rng.below(2) as usize],
+            block: block([3, 3, 3, 0, 1, 2][rng.below(6) as usize]),
+            open_after: [1, 1, 4][rng.below(3) as usize],
+            busy: [0, 0, 200][rng.below(3) as usize],
+            faulty: [0, 0, 100][rng.below(3) as usize],
             tries_ns: [5 * MILLISECOND, 300 * MILLISECOND, 4 * SECOND][rng.below(3) as usize],
         };
         for _ in 0..rng.below(14) {
@@ -111,8 +133,10 @@ impl Plan {
             ),
             75..80 => Blow::Storm(one, other, self.quiet_at.after(rng.below(2 * SECOND))),
             80..97 => {
-                let is_hour = self.has_launcher && rng.chance(10);
-                Blow::Away(one, if is_hour { 3600 * SECOND } else { lasting })
+                let was_hour = |(_, blow): &(Ns, Blow)| matches!(blow, Blow::Away(_, HOUR_NS));
+                let may_be = self.has_launcher && !self.blows.iter().any(was_hour);
+                let is_hour = may_be && rng.chance(10);
+                Blow::Away(one, if is_hour { HOUR_NS } else { lasting })
             }
             _ if is_dead => Blow::QueuePair(one, other),
             _ => Blow::Kill(one),
@@ -142,4 +166,15 @@ fn programs(rng: &mut Rng, ranks: usize, span: u64) -> Vec<VecDeque<Task>> {
         }
     }
     programs
+}
+
+/// The block of a run.
+fn block(design: u64) -> BlockPlan {
+    let design = Design::ALL[design as usize % 4];
+    let (size, granule) = if design.is_fixed() {
+        (2 * SLOT, SLOT)
+    } else {
+        (4096, 64)
+    };
+    BlockPlan::new(design, size, granule).expect("a plan")
 }

@@ -1,9 +1,53 @@
 //! What a rank knows of the others, and where it is in its program.
 
-use super::wire::{Completion, Message};
+use super::roads::{Inlet, Lane, Outbound};
+use super::wire::{Body, Completion, Message};
 use ferriband_heal::kept::Kept;
 use ferriband_heal::{Epoch, Ns, Number, Path, PathId, Paths, Session};
+use ferriband_mpi_proto::brief::Pattern;
+use ferriband_mpi_proto::fast::Lull;
+use ferriband_mpi_proto::resume::{Keys, Moving, Resume, Under};
 use std::collections::{BTreeMap, VecDeque};
+
+/// Receives of a rank for messages by SEND.
+pub const RECEIVES: u32 = 48;
+
+/// A copy in the log: its number, what it says, and the credit that its envelope told.
+pub type Copied = (u32, Body, u32);
+
+/// A long message under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    pub letter: usize,
+    pub kind: Moving,
+    pub length: u32,
+    pub next: u32,
+    pub done: u32,
+    pub fin: Option<Number>,
+    pub lane: u32,
+    pub told: Number,
+    /// Generation of the peer's key; none: it is void.
+    pub key: Option<u16>,
+    /// And of the own one.
+    pub keys: u16,
+    /// The program's memory is not there: only that is sent.
+    pub is_error: bool,
+}
+
+/// A message that has not met its receive.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    pub letter: usize,
+    pub told: Number,
+    pub key: Option<u16>,
+}
+
+/// A key that the peer was told: with which message, and its generation then.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    pub told: Number,
+    pub keys: u16,
+}
 
 /// The connection to one peer.
 pub struct Link {
@@ -11,34 +55,54 @@ pub struct Link {
     pub paths: Paths,
     pub queue_pair: Option<usize>,
     pub log: Kept,
-    /// Bundles that the log holds, by their buffer.
+    /// What the log has copies of, and what it holds by buffer.
+    pub copies: VecDeque<Copied>,
     pub staged: BTreeMap<u32, Message>,
     pub next_buffer: u32,
     /// The last number given.
     pub sent: Number,
-    /// Messages of the program that have no number yet, and how many there were in all.
-    pub queued: VecDeque<u64>,
+    /// What has no number yet, and messages of the program that there were in all.
+    pub fifo: VecDeque<Body>,
     pub given: u64,
-    /// The last number taken, and messages delivered.
+    /// The last number taken, and messages of the program.
     pub received: Number,
     pub delivered: u64,
     /// Messages taken and not acknowledged.
     pub unanswered: u32,
-    /// A bundle of which a part is taken.
+    /// A message of which a part is taken.
     pub in_hand: Option<Message>,
-    /// The next number to be sent again, what the peer wants, and bytes that went.
-    pub replay: Option<Number>,
+    pub resume: Option<Resume>,
     pub wanted: Number,
+    /// The next number to go again.
+    pub again: Number,
     pub replayed: u64,
     /// A fence is done at this time.
     pub fence: Option<Ns>,
     /// What a planted fault reads too early.
     pub early: Number,
+    /// Completions of a queue pair that is no more: of a planted fault.
+    pub stale: Vec<Completion>,
     /// The question that went last.
     pub asked: Epoch,
     /// When lives began since the last message.
     pub begun: VecDeque<Ns>,
     pub is_lost: bool,
+    /// What went last with an envelope of its own, and what came.
+    pub head: Option<Pattern>,
+    pub pattern: Option<Pattern>,
+    pub transfers: BTreeMap<u32, Transfer>,
+    pub moving: VecDeque<u32>,
+    pub next_transfer: u32,
+    pub held: Vec<Held>,
+    pub offers: BTreeMap<usize, Offer>,
+    /// What is known of the peer's keys; generation of the own ones, and the last number before.
+    pub keys: Keys,
+    pub own_keys: u16,
+    pub keyed: Number,
+    pub lane: Lane,
+    pub out: Outbound,
+    pub inlet: Option<Inlet>,
+    pub lull: Lull,
 }
 
 impl Link {
@@ -54,34 +118,98 @@ impl Link {
             paths: table,
             queue_pair: None,
             log: Kept::behind(sent),
+            copies: VecDeque::new(),
             staged: BTreeMap::new(),
             next_buffer: 0,
             sent,
-            queued: VecDeque::new(),
+            fifo: VecDeque::new(),
             given: 0,
             received,
             delivered: 0,
             unanswered: 0,
             in_hand: None,
-            replay: None,
+            resume: None,
             wanted: received,
+            again: received,
             replayed: 0,
             fence: None,
             early: received,
+            stale: Vec::new(),
             asked: Epoch::NONE,
             begun: VecDeque::new(),
             is_lost: false,
+            head: None,
+            pattern: None,
+            transfers: BTreeMap::new(),
+            moving: VecDeque::new(),
+            next_transfer: 1 << 31,
+            held: Vec::new(),
+            offers: BTreeMap::new(),
+            keys: Keys::default(),
+            own_keys: 0,
+            keyed: sent,
+            lane: Lane::default(),
+            out: Outbound::behind(sent),
+            inlet: None,
+            lull: Lull::default(),
         }
     }
 
-    /// The peer has taken all up to this number.
-    pub fn acknowledge(&mut self, number: Number) {
-        if self.log.acknowledge(number.0, self.sent.0) {
-            self.begun.clear();
-        }
-        while let Some(buffer) = self.log.released() {
-            self.staged.remove(&buffer);
-        }
+    /// What is under way, as a replay must know it.
+    pub fn under(&self) -> Vec<Under> {
+        let transfers = self.transfers.iter().map(|(id, one)| Under {
+            transfer: *id,
+            kind: one.kind,
+            done: one.done.into(),
+            fin: one.fin,
+            lane: one.lane,
+            told: one.told,
+            keys: one.keys,
+        });
+        let nothing = Under {
+            transfer: 0,
+            kind: Moving::Held,
+            done: 0,
+            fin: None,
+            lane: 0,
+            told: Number(0),
+            keys: self.own_keys,
+        };
+        let held = self.held.iter().map(|one| Under {
+            transfer: one.letter as u32,
+            told: one.told,
+            ..nothing
+        });
+        let offers = self.offers.iter().map(|(letter, one)| Under {
+            transfer: *letter as u32,
+            kind: Moving::Offered,
+            told: one.told,
+            keys: one.keys,
+            ..nothing
+        });
+        let nobody = Number(u32::MAX);
+        let landings = self.lane.landing.iter().map(|letter| Under {
+            transfer: *letter as u32,
+            kind: Moving::Landing,
+            told: nobody,
+            ..nothing
+        });
+        transfers
+            .chain(held)
+            .chain(offers)
+            .chain(landings)
+            .collect()
+    }
+
+    /// The peer is lost: nothing of what was for it is kept.
+    pub fn forget(&mut self) {
+        self.is_lost = true;
+        self.fifo.clear();
+        self.transfers.clear();
+        self.moving.clear();
+        self.held.clear();
+        self.offers.clear();
+        self.lane = Lane::default();
     }
 }
 
@@ -107,6 +235,12 @@ pub struct Rank {
     pub is_dead: bool,
     /// Until then its adapter cannot be used.
     pub adapter_at: Ns,
+    /// How often it was opened anew: generation of its keys.
+    pub generation: u16,
+    /// Receives that are posted.
+    pub receives: u32,
     /// When it goes on.
     pub turn_at: Option<Ns>,
+    /// How long it sleeps while somebody may write to a block of its.
+    pub nap_ns: u64,
 }

@@ -1,18 +1,15 @@
 //! A rank's turn: some of what has come, some of its program, some of what it has to send.
 
 use super::Fault;
-use super::rank::Task;
-use super::steps::DEPTH;
-use super::wire::{Completion, Message, Outcome, SECRET};
+use super::rank::{Link, Task};
+use super::wire::{Body, Completion, Outcome, SECRET, Way};
 use super::world::World;
-use ferriband_heal::kept::Held;
-use ferriband_heal::{Cause, Datagram, Kind, Ns, Number, State};
-use std::collections::VecDeque;
+use crate::Rng;
+use ferriband_heal::{Datagram, Kind, Ns, State};
 
-/// What message `index` of one rank to another says.
-fn content(from: usize, to: usize, index: u64) -> u64 {
-    (index << 8 | (from as u64) << 4 | to as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
+/// How long a rank sleeps at first, and at most, while somebody may write records to it.
+const NAP_NS: u64 = 50_000;
+const LONGEST_NAP_NS: u64 = 1_000_000_000;
 
 impl World {
     /// Each part is left out now and then, so that faults come between any two.
@@ -21,26 +18,37 @@ impl World {
             self.wake(me, self.now);
             return Ok(());
         }
-        let mut did = false;
-        did |= !self.rng.chance(800) || self.hear(me)?;
-        did |= !self.rng.chance(800) || self.complete(me)?;
+        let (mut did, mut skipped) = (false, false);
+        let mut may = |rng: &mut Rng, per_mille| {
+            let may = rng.chance(per_mille);
+            skipped |= !may;
+            may
+        };
+        did |= may(&mut self.rng, 800) && self.hear(me)?;
+        did |= may(&mut self.rng, 800) && self.complete(me)?;
+        did |= self.look(me)?;
         for peer in 0..self.ranks.len() {
             if peer == me {
                 continue;
             }
             self.time(me, peer)?;
-            did |= !self.rng.chance(900) || self.step(me, peer)?;
-            did |= !self.rng.chance(900) || self.replay(me, peer)?;
+            did |= may(&mut self.rng, 900) && self.step(me, peer)?;
+            did |= may(&mut self.rng, 900) && self.replay(me, peer)?;
             did |= self.push(me, peer)?;
+            did |= may(&mut self.rng, 700) && self.move_on(me, peer);
             self.say(me, peer)?;
         }
         did |= self.work(me);
-        self.rest(me, did);
+        if did {
+            self.ranks[me].nap_ns = NAP_NS;
+        }
+        self.rest(me, did || skipped);
         Ok(())
     }
 
     /// When this rank goes on.
-    fn rest(&mut self, me: usize, did: bool) {
+    fn rest(&mut self, me: usize, goes_on: bool) {
+        let has_records = (0..self.ranks.len()).any(|from| self.is_due(me, from));
         let rank = &self.ranks[me];
         let mut at: Option<Ns> = None;
         for (peer, link) in rank
@@ -55,16 +63,26 @@ impl World {
                 link.session.poll_timeout().filter(|_| !link.is_lost),
             ];
             at = nexts.into_iter().flatten().chain(at).min();
-            if link.unanswered > 0 && link.session.is_up() {
-                at = Some(at.map_or(self.now.after(100_000), |at| {
-                    at.min(self.now.after(100_000))
-                }));
-            }
         }
-        let has_work = did || rank.links.iter().any(|link| link.in_hand.is_some());
+        let waits = |link: &Link| link.in_hand.is_some() || !link.held.is_empty();
+        // A return word, for which a message may wait, wakes nobody either.
+        let has_more = |link: &Link| {
+            let is_empty = link.moving.is_empty() && link.fifo.is_empty();
+            link.session.is_up() && (!is_empty || link.unanswered > 0)
+        };
+        let naps = rank.links.iter().any(has_more);
+        let has_work = goes_on || has_records || rank.links.iter().any(waits);
         if has_work || !rank.inbox.is_empty() || !rank.completions.is_empty() {
             self.wake_soon(me);
-        } else if let Some(at) = at {
+            return;
+        }
+        if !self.quieten(me) || naps {
+            // A record wakes nobody.
+            let nap = self.ranks[me].nap_ns.max(NAP_NS);
+            self.ranks[me].nap_ns = (nap * 2).min(LONGEST_NAP_NS);
+            at = [at, Some(self.now.after(nap))].into_iter().flatten().min();
+        }
+        if let Some(at) = at {
             self.wake(me, at.max(self.now.after(1000)));
         }
     }
@@ -105,92 +123,32 @@ impl World {
                 break;
             };
             did = true;
-            let (peer, life, now) = (
-                self.queue_pairs[at].peer,
-                self.queue_pairs[at].life,
-                self.now,
-            );
-            match completion {
-                Completion::Error => {
-                    self.link(me, peer)
-                        .session
-                        .handle_failure(life, Cause::QpError, now);
+            let (peer, now) = (self.queue_pairs[at].peer, self.now);
+            if matches!(completion, Completion::Message(_)) {
+                if self.link(me, peer).in_hand.is_some() {
+                    // The one before it is not taken yet.
+                    self.ranks[me].completions.push_front((at, completion));
+                    break;
                 }
-                Completion::Message(message) => {
-                    if self.link(me, peer).in_hand.is_some() {
-                        // The one before it is not taken yet.
-                        self.ranks[me]
-                            .completions
-                            .push_front((at, Completion::Message(message)));
-                        break;
-                    }
-                    let link = self.link(me, peer);
-                    link.session.handle_message(now);
-                    link.acknowledge(Number(message.ack));
-                    link.in_hand = Some(message);
-                    self.take_in_hand(me, peer, false)?;
-                }
+                self.link(me, peer).session.handle_message(now);
+                // What is left of the last life is judged before the first message of this one.
+                while !self.is(Fault::MessageFirst) && self.step(me, peer)? {}
             }
+            self.take_completion(me, at, completion)?;
         }
         Ok(did)
     }
 
-    /// Takes what is in hand. False if there was no memory, or no time, for all of it.
-    pub fn take_in_hand(&mut self, me: usize, from: usize, is_fence: bool) -> Outcome<bool> {
-        let Some(mut message) = self.link(me, from).in_hand.take() else {
-            return Ok(true);
-        };
-        if is_fence {
-            self.link(me, from).acknowledge(Number(message.ack));
+    /// Blocks, and what waits for a receive.
+    fn look(&mut self, me: usize) -> Outcome<bool> {
+        let mut did = false;
+        for peer in (0..self.ranks.len()).filter(|peer| *peer != me) {
+            did |= self.rng.chance(600) && self.drain(me, peer)?;
+            did |= self.meet_one(me, peer)?;
+            did |= self.tend_lane(me, peer);
+            self.recall(me, peer);
         }
-        let last = message
-            .first
-            .wrapping_add(message.items.len() as u32)
-            .wrapping_sub(1);
-        let expected = self.link(me, from).received.next();
-        let is_whole = self.is(Fault::BundleWhole) && !Number(last).is_before(expected);
-        while let Some(item) = message.items.pop_front() {
-            let number = Number(message.first);
-            let expected = self.link(me, from).received.next();
-            if number.is_before(expected) && !is_whole {
-                self.report.doubles += 1;
-            } else if number == expected || is_whole {
-                let no_memory = if self.is_quiet() {
-                    0
-                } else {
-                    self.plan.no_memory
-                };
-                if self.rng.chance(no_memory) {
-                    message.items.push_front(item);
-                    self.link(me, from).in_hand = Some(message);
-                    return Ok(false);
-                }
-                let link = self.link(me, from);
-                if item != content(from, me, link.delivered) {
-                    let delivered = link.delivered;
-                    return Err(format!(
-                        "H2: {number:?} is not message {delivered} of {from} to {me}"
-                    ));
-                }
-                link.delivered += 1;
-                link.received = number;
-                link.unanswered += 1;
-                link.begun.clear();
-                self.link(from, me).begun.clear();
-                self.report.messages += 1;
-                self.report.wraps += u64::from(number.0 == 0);
-            } else {
-                return Err(format!(
-                    "H2: {number:?} of {from} to {me} comes, not {expected:?}"
-                ));
-            }
-            message.first = message.first.wrapping_add(1);
-            if !is_fence && !message.items.is_empty() && self.rng.chance(200) {
-                self.link(me, from).in_hand = Some(message);
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(did)
     }
 
     /// What the time brings.
@@ -230,6 +188,9 @@ impl World {
                     .queue_pair
                     .filter(|at| *at as u32 + 1 == datagram.end.qpn);
                 let received = link.received;
+                let now = link.queue_pair;
+                let old = &self.ranks[me].completions;
+                self.laws.untaken(me, peer, old, now, &self.queue_pairs)?;
                 self.laws
                     .word(me, peer, datagram, current, received, &self.queue_pairs)?;
             }
@@ -237,20 +198,32 @@ impl World {
         }
     }
 
+    /// The program sends a message.
+    fn write(&mut self, me: usize, to: usize) {
+        let (index, faulty) = (self.link(me, to).given, self.plan.faulty);
+        let letter = self.letters.add(&mut self.rng, me, to, index, faulty);
+        let way = self.letters.0[letter].way;
+        let link = self.link(me, to);
+        link.given += 1;
+        link.fifo.push_back(match way {
+            Way::Eager | Way::Synchronous => Body::Data(letter),
+            _ => Body::Rts(letter, way, link.own_keys),
+        });
+    }
+
     /// The program. True if it went on.
     fn work(&mut self, me: usize) -> bool {
-        if self.rng.chance(300) {
-            return !self.ranks[me].program.is_empty();
+        let next = self.ranks[me].program.front();
+        if !matches!(next, None | Some(Task::Await(_))) && self.rng.chance(300) {
+            return true;
         }
         let (now, is_muted) = (self.now, !self.plan.has_launcher);
         match self.ranks[me].program.front().cloned() {
             None => return false,
             Some(Task::Send(to)) => {
-                let link = self.link(me, to);
-                if !link.is_lost {
-                    link.queued.push_back(content(me, to, link.given));
-                    link.given += 1;
-                    link.session.want(now);
+                if !self.link(me, to).is_lost {
+                    self.write(me, to);
+                    self.link(me, to).session.want(now);
                 }
             }
             Some(Task::Compute(for_ns)) => {
@@ -269,66 +242,5 @@ impl World {
         }
         self.ranks[me].program.pop_front();
         true
-    }
-
-    /// Messages that wait, and acknowledgements. True if something went.
-    fn push(&mut self, me: usize, peer: usize) -> Outcome<bool> {
-        let window = self.plan.window;
-        let (is_bundle, wish) = (self.rng.chance(400), 2 + self.rng.below(4) as usize);
-        let is_patient = self.rng.chance(700);
-        let link = &mut self.ranks[me].links[peer];
-        let Some(at) = link.queue_pair.filter(|_| link.session.is_up()) else {
-            return Ok(false);
-        };
-        if self.queue_pairs[at].sends.len() >= DEPTH {
-            return Ok(false);
-        }
-        let under_way = link.sent.since(Number(link.log.acknowledged()));
-        let room = window.saturating_sub(under_way) as usize;
-        let count = room
-            .min(link.queued.len())
-            .min(if is_bundle { wish } else { 1 });
-        let ack = link.received.0;
-        if count == 0 {
-            let is_due = link.unanswered > 0 && (!is_patient || link.unanswered >= window / 2);
-            if !is_due {
-                return Ok(false);
-            }
-            link.unanswered = 0;
-            self.post(
-                at,
-                Message {
-                    first: 0,
-                    items: VecDeque::new(),
-                    ack,
-                },
-            );
-            return Ok(true);
-        }
-        let items: VecDeque<u64> = link.queued.drain(..count).collect();
-        let message = Message {
-            first: link.sent.next().0,
-            items,
-            ack,
-        };
-        link.sent = Number(link.sent.0.wrapping_add(count as u32));
-        link.unanswered = 0;
-        if let (1, Some(item)) = (count, message.items.front()) {
-            link.log
-                .keep(link.sent.0, [&item.to_le_bytes(), &[]], 0, |_| ());
-        } else {
-            let buffer = link.next_buffer;
-            link.next_buffer += 1;
-            link.staged.insert(buffer, message.clone());
-            let length = 8 * count as u32;
-            link.log.hold(Held {
-                seq: link.sent.0,
-                buffer,
-                at: 0,
-                length,
-            });
-        }
-        self.post(at, message);
-        Ok(true)
     }
 }

@@ -1,9 +1,10 @@
 //! The world: what happens next, what the adapters and the wire do, and what is so at the end.
 
 use super::laws::Laws;
+use super::letter::Letters;
 use super::plan::{Blow, Plan};
-use super::rank::{Link, Rank};
-use super::wire::{Completion, Dead, Outcome, QueuePair, QueuePairState, SECRET};
+use super::rank::{Link, RECEIVES as SHARED, Rank};
+use super::wire::{Dead, Outcome, QueuePair, QueuePairState, SECRET};
 use super::{Fault, Options, Report};
 use crate::{Failure, Rng};
 use ferriband_heal::{
@@ -24,11 +25,13 @@ const REST_NS: u64 = 20 * SECOND;
 const HEAL_FOR: Ns = Ns(300 * SECOND);
 
 /// What happens at a time.
-enum Event {
+pub enum Event {
     /// A rank goes on.
     Turn(usize),
     /// Something arrives by a queue pair, or does not.
     Move(usize),
+    /// Something that has arrived is placed.
+    Place(usize),
     /// A datagram comes to a rank.
     Arrive(usize, PathId, Vec<u8>),
     Blow(Blow),
@@ -52,10 +55,11 @@ pub struct World {
     pub ranks: Vec<Rank>,
     pub queue_pairs: Vec<QueuePair>,
     pub laws: Laws,
+    pub letters: Letters,
     pub report: Report,
     events: BTreeMap<(Ns, u64), Event>,
     next_event: u64,
-    dead_paths: Dead,
+    pub dead_paths: Dead,
     storms: BTreeMap<(usize, usize), Ns>,
     /// All datagrams that went.
     history: Vec<(usize, PathId, Vec<u8>)>,
@@ -115,7 +119,10 @@ impl World {
             away_until: Ns(0),
             is_dead: false,
             adapter_at: Ns(0),
+            generation: 0,
+            receives: SHARED,
             turn_at: None,
+            nap_ns: 0,
         });
         let ranks = ranks.collect();
         Self {
@@ -127,6 +134,7 @@ impl World {
             ranks,
             queue_pairs: Vec::new(),
             laws: Laws::new(count),
+            letters: Letters::default(),
             report: Report::default(),
             events: BTreeMap::new(),
             next_event: 0,
@@ -161,7 +169,7 @@ impl World {
         &mut self.ranks[me].links[peer]
     }
 
-    fn at(&mut self, at: Ns, event: Event) {
+    pub fn at(&mut self, at: Ns, event: Event) {
         self.events.insert((at, self.next_event), event);
         self.next_event += 1;
     }
@@ -181,7 +189,7 @@ impl World {
         self.wake(rank, self.now.after(pause));
     }
 
-    fn begin(&mut self) {
+    fn set_out(&mut self) {
         for rank in 0..self.ranks.len() {
             self.wake_soon(rank);
         }
@@ -201,7 +209,7 @@ impl World {
     }
 
     fn go(&mut self) -> Outcome {
-        self.begin();
+        self.set_out();
         while let Some(((at, _), event)) = self.events.pop_first() {
             if at > self.rest_at && self.now <= self.rest_at {
                 self.at_rest()?;
@@ -209,7 +217,8 @@ impl World {
             self.now = at;
             self.events_done += 1;
             if self.events_done > EVENTS {
-                return Err("H9: it comes to no end".to_owned());
+                let left = self.at_rest().err().unwrap_or_default();
+                return Err(format!("H9: it comes to no end: {left}"));
             }
             match event {
                 Event::Turn(rank) => {
@@ -218,17 +227,18 @@ impl World {
                         self.turn(rank)?;
                     }
                 }
-                Event::Move(at) => self.carry(at),
+                Event::Move(at) => self.carry(at)?,
+                Event::Place(at) => self.place_next(at)?,
                 Event::Arrive(to, ..) if !self.has_adapter(to) => (),
                 Event::Arrive(to, ..) if self.ranks[to].inbox.len() >= RECEIVES => (),
                 Event::Arrive(to, by, bytes) => {
                     self.ranks[to].inbox.push_back((by, bytes));
                     self.wake_soon(to);
                 }
-                Event::Blow(blow) => self.strike(blow),
-                Event::Fail(at) => self.fail(at),
+                Event::Blow(blow) => self.strike(blow)?,
+                Event::Fail(at) => self.fail(at)?,
                 Event::Back(rank) => self.adapter_is_back(rank),
-                Event::Look => self.look(),
+                Event::Look => self.launcher_looks(),
                 Event::Old => self.repeat_old(),
             }
         }
@@ -236,7 +246,7 @@ impl World {
     }
 
     /// The launcher says of each rank what it knows.
-    fn look(&mut self) {
+    fn launcher_looks(&mut self) {
         let count = self.ranks.len();
         for (me, peer) in (0..count * count).map(|pair| (pair / count, pair % count)) {
             let news = if self.ranks[peer].is_dead {
@@ -253,12 +263,14 @@ impl World {
         }
     }
 
-    fn strike(&mut self, blow: Blow) {
+    fn strike(&mut self, blow: Blow) -> Outcome {
         let now = self.now;
         match blow {
             Blow::QueuePair(one, other) => {
-                if let Some(at) = self.link(one, other).queue_pair {
-                    self.fail(at);
+                let link = &self.ranks[one].links[other];
+                let lane = link.lane.queue_pair.filter(|_| self.rng.chance(300));
+                if let Some(at) = lane.or(link.queue_pair) {
+                    self.fail(at)?;
                 }
             }
             Blow::Path(one, other, path, for_ns) => {
@@ -266,28 +278,47 @@ impl World {
             }
             Blow::Storm(one, other, until) => {
                 self.storms.insert((one.min(other), one.max(other)), until);
-                self.strike(Blow::QueuePair(one, other));
+                self.strike(Blow::QueuePair(one, other))?;
             }
             Blow::Away(rank, for_ns) => {
                 self.ranks[rank].away_until = now.after(for_ns);
                 self.ranks[rank].turn_at = None;
                 self.wake(rank, now);
             }
-            Blow::Adapter(rank, for_ns) => self.adapter_fails(rank, now.after(for_ns)),
+            Blow::Adapter(rank, for_ns) => self.adapter_fails(rank, now.after(for_ns))?,
             Blow::Kill(rank) => self.kill(rank),
         }
+        Ok(())
     }
 
     pub fn has_adapter(&self, rank: usize) -> bool {
         self.now >= self.ranks[rank].adapter_at
     }
 
-    fn adapter_fails(&mut self, rank: usize, until: Ns) {
+    /// A rank's port goes down, or its adapter is closed and opened anew: then no key of before is
+    /// one any more.
+    fn adapter_fails(&mut self, rank: usize, until: Ns) -> Outcome {
         let now = self.now;
         self.ranks[rank].adapter_at = until;
+        let mine = |one: &QueuePair| one.owner == rank && one.state == QueuePairState::Connected;
+        for at in 0..self.queue_pairs.len() {
+            if mine(&self.queue_pairs[at]) {
+                self.fail(at)?;
+            }
+        }
+        let is_closed = self.rng.chance(600);
+        if is_closed {
+            self.close_adapter(rank);
+        }
         for peer in (0..self.ranks.len()).filter(|peer| *peer != rank) {
-            if let Some(at) = self.link(rank, peer).queue_pair {
-                self.fail(at);
+            if is_closed {
+                self.rekey(rank, peer);
+                if self.rng.chance(300) {
+                    // It is not yet one that carries when it says that it is back.
+                    let shaky = until.after(self.rng.below(2 * MILLISECOND));
+                    let pair = (rank.min(peer), rank.max(peer));
+                    self.storms.insert(pair, shaky);
+                }
             }
             self.link(rank, peer)
                 .session
@@ -295,6 +326,22 @@ impl World {
         }
         self.wake_soon(rank);
         self.at(until, Event::Back(rank));
+        Ok(())
+    }
+
+    /// Nothing of an adapter is left: completions that nobody has taken, receives, keys.
+    fn close_adapter(&mut self, rank: usize) {
+        for one in self.queue_pairs.iter_mut().filter(|one| one.owner == rank) {
+            one.limbo.clear();
+        }
+        let one = &mut self.ranks[rank];
+        one.generation = one.generation.wrapping_add(1);
+        one.completions.clear();
+        let in_hand = one.links.iter().filter(|link| link.in_hand.is_some());
+        one.receives = SHARED - in_hand.count() as u32;
+        for link in &mut one.links {
+            link.stale.clear();
+        }
     }
 
     fn adapter_is_back(&mut self, rank: usize) {
@@ -313,6 +360,7 @@ impl World {
             if self.queue_pairs[at].owner == rank {
                 self.laws.spoil(&self.queue_pairs[at]);
                 self.queue_pairs[at].state = QueuePairState::Destroyed;
+                self.queue_pairs[at].limbo.clear();
             }
         }
         if self.plan.has_launcher {
@@ -330,22 +378,6 @@ impl World {
         }
     }
 
-    /// A queue pair goes to error: what it had to send is lost.
-    pub fn fail(&mut self, at: usize) {
-        let one = &mut self.queue_pairs[at];
-        if one.state != QueuePairState::Connected {
-            return;
-        }
-        one.state = QueuePairState::Error;
-        one.sends.clear();
-        let owner = one.owner;
-        self.laws.spoil(&self.queue_pairs[at]);
-        self.ranks[owner]
-            .completions
-            .push_back((at, Completion::Error));
-        self.wake_soon(owner);
-    }
-
     /// A queue pair was connected: where there is a storm, it does not last.
     pub fn was_connected(&mut self, at: usize) {
         let one = &self.queue_pairs[at];
@@ -357,60 +389,6 @@ impl World {
         {
             let when = self.now.after(self.rng.below(300 * MICROSECOND));
             self.at(when, Event::Fail(at));
-        }
-    }
-
-    /// Something was posted.
-    pub fn moves(&mut self, at: usize) {
-        if !self.queue_pairs[at].moves && !self.queue_pairs[at].sends.is_empty() {
-            self.queue_pairs[at].moves = true;
-            let pause = 1 + self.rng.below(8 * MICROSECOND);
-            self.at(self.now.after(pause), Event::Move(at));
-        }
-    }
-
-    /// The first message of a queue pair arrives, if the other end takes it.
-    fn carry(&mut self, at: usize) {
-        self.queue_pairs[at].moves = false;
-        let one = &self.queue_pairs[at];
-        if one.state != QueuePairState::Connected || one.sends.is_empty() {
-            return;
-        }
-        let (owner, peer, path) = (one.owner, one.peer, one.path);
-        let is_open = [(owner, peer), (peer, owner)]
-            .iter()
-            .all(|(from, to)| !self.dead_paths.is_dead(*from, *to, path, self.now))
-            && self.has_adapter(owner)
-            && self.has_adapter(peer);
-        let other = one.remote.map(|remote| &self.queue_pairs[remote]);
-        let is_taken = other.is_some_and(|other| {
-            other.state == QueuePairState::Connected && other.remote == Some(at)
-        });
-        if is_open && is_taken {
-            let one = &mut self.queue_pairs[at];
-            one.stuck = None;
-            let message = one.sends.pop_front().expect("it is not empty");
-            let remote = one.remote.expect("it is connected");
-            self.ranks[peer]
-                .completions
-                .push_back((remote, Completion::Message(message)));
-            self.wake_soon(peer);
-            self.wake_soon(owner);
-            if !self.is_quiet() && self.rng.chance(self.plan.breaks) {
-                let end = if self.rng.chance(500) { at } else { remote };
-                self.fail(end);
-            }
-            self.moves(at);
-            return;
-        }
-        let (now, one) = (self.now, &mut self.queue_pairs[at]);
-        let since = *one.stuck.get_or_insert(now);
-        if now.since(since) >= one.tries_ns {
-            self.fail(at);
-        } else {
-            let pause = 1 + one.tries_ns / 6;
-            one.moves = true;
-            self.at(now.after(pause), Event::Move(at));
         }
     }
 

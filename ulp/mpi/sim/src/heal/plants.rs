@@ -1,0 +1,145 @@
+//! What is broken on purpose, and which law finds it.
+
+/// What is broken on purpose. The numbers are those of the design.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// 1: the queue pair of the last life is not destroyed.
+    NoFence,
+    /// 2: what was received is read before the completions are drained.
+    WordBeforeDrain,
+    /// 3: the replay begins at the last acknowledgement, not at the peer's word.
+    FromLastAck,
+    /// 4: what says that all is written goes again before it is written.
+    FinFirst,
+    /// 5: an envelope that goes again tells the credit of before.
+    OldCredit,
+    /// 6: the key of a closed adapter is used.
+    OldKey,
+    /// 7: a written message is over when the adapter has written it.
+    WriteOverEarly,
+    /// 8: one by the lane is over when the adapter has sent it.
+    LaneOverEarly,
+    /// 9: a bundle of which half was taken is delivered whole.
+    BundleWhole,
+    /// 10: what a message without envelope stands for is kept over a heal.
+    PatternKept,
+    /// 11: both questions stand.
+    BothStand,
+    /// 12: a peer is lost for silence.
+    LostForSilence,
+    /// 14: a completion of an old life counts in the new one.
+    OldCompletion,
+    /// 15: completions of a queue pair that is destroyed count as those of the next, which has its
+    /// number.
+    NumberReused,
+    /// 16: the lane of an old life is taken.
+    OldLane,
+    /// 17: landings are counted from 0 at a heal.
+    LandingsFromZero,
+    /// 18: a late word takes landings back.
+    LateNote,
+    /// 19: who was asked to stop writing stays so over a heal.
+    GateStays,
+    /// 20: the log has no bound.
+    NoBound,
+    /// 21: no back-off.
+    NoBackOff,
+    /// 22: one message's fault ends all.
+    OneForAll,
+    /// 23: a read goes on from what was asked for, not from what came.
+    ReadAsked,
+    /// 24: the answer to an older question is accepted.
+    OlderAnswer,
+    /// 25: the return word is zeroed at a heal.
+    ZeroedWord,
+    /// 26: a number is taken back behind its delivery.
+    TakenBack,
+    /// 27: keys are not named anew.
+    RenewForgotten,
+    /// 28: receives of a dead queue pair are never posted again.
+    ReceivesForgotten,
+    /// 30: a record of a mirrored design is not logged.
+    MirrorNotLogged,
+    /// 31: what waits for its turn keeps keys of a closed adapter.
+    FifoKeepsKeys,
+    /// 32: a queue pair that could not be destroyed counts as destroyed.
+    BusyBelieved,
+    /// 33: the lower rank answers a number that it has asked itself.
+    AnswersOwnNumber,
+    /// 34: a late question breaks a good connection.
+    LateQuestion,
+    /// 36: a message is taken before what is under way is judged.
+    MessageFirst,
+    /// 37: keys are void up to the last number of each heal.
+    SentAnew,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 34] = [
+        Self::NoFence,
+        Self::WordBeforeDrain,
+        Self::FromLastAck,
+        Self::FinFirst,
+        Self::OldCredit,
+        Self::OldKey,
+        Self::WriteOverEarly,
+        Self::LaneOverEarly,
+        Self::BundleWhole,
+        Self::PatternKept,
+        Self::BothStand,
+        Self::LostForSilence,
+        Self::OldCompletion,
+        Self::NumberReused,
+        Self::OldLane,
+        Self::LandingsFromZero,
+        Self::LateNote,
+        Self::GateStays,
+        Self::NoBound,
+        Self::NoBackOff,
+        Self::OneForAll,
+        Self::ReadAsked,
+        Self::OlderAnswer,
+        Self::ZeroedWord,
+        Self::TakenBack,
+        Self::RenewForgotten,
+        Self::ReceivesForgotten,
+        Self::MirrorNotLogged,
+        Self::FifoKeepsKeys,
+        Self::BusyBelieved,
+        Self::AnswersOwnNumber,
+        Self::LateQuestion,
+        Self::MessageFirst,
+        Self::SentAnew,
+    ];
+
+    /// The laws that find it, by the first letters of what a failure says.
+    pub const fn laws(self) -> &'static [&'static str] {
+        match self {
+            Self::NoFence | Self::WordBeforeDrain | Self::BusyBelieved => &["H1"],
+            Self::FromLastAck => &["H4"],
+            // Bytes come for what is over, or have not come.
+            Self::OldCompletion => &["H4", "M1"],
+            Self::FinFirst | Self::OldKey | Self::FifoKeepsKeys => &["H5"],
+            Self::OldCredit => &["M3"],
+            Self::WriteOverEarly | Self::LaneOverEarly | Self::ZeroedWord => &["H3"],
+            Self::TakenBack => &["H2"],
+            // A piece is taken twice.
+            Self::BundleWhole => &["H2", "H4"],
+            Self::PatternKept | Self::ReadAsked => &["M1"],
+            Self::MessageFirst | Self::SentAnew | Self::RenewForgotten => &["H9", "H10"],
+            Self::BothStand | Self::GateStays | Self::LateQuestion => &["H9"],
+            Self::LostForSilence => &["H6"],
+            Self::NumberReused => &["H1", "H2", "H3", "M1", "M3"],
+            Self::OldLane => &["H2", "H9"],
+            Self::LandingsFromZero => &["M1", "H3", "H7", "H9"],
+            Self::LateNote => &["H3", "H4"],
+            Self::NoBound | Self::OneForAll => &["H7"],
+            Self::NoBackOff => &["H8"],
+            Self::OlderAnswer => &["H1", "H2"],
+            Self::ReceivesForgotten => &["H10"],
+            Self::MirrorNotLogged => &["M6"],
+            Self::AnswersOwnNumber => &["H1", "H9"],
+        }
+    }
+}
