@@ -319,6 +319,20 @@ pub struct Fin {
     pub zero: U32,
 }
 
+impl Fin {
+    /// Tells a peer that all `length` bytes of its request have been read, or are written; or the
+    /// error class of why they are not.
+    pub fn of(request: u64, length: u64, class: i32) -> Self {
+        Self {
+            request: request.into(),
+            offset: 0.into(),
+            length: length.into(),
+            status: class.cast_unsigned().into(),
+            zero: 0.into(),
+        }
+    }
+}
+
 /// Body of [`Kind::Matched`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,

@@ -9,7 +9,6 @@ use crate::handle::Token;
 use crate::host::Source;
 use crate::p2p::due::Due;
 use crate::p2p::point::Point;
-use crate::p2p::rendezvous::fin;
 use crate::p2p::unexpected::{Content, Held};
 use crate::request::Request;
 use crate::runtime::Runtime;
@@ -49,7 +48,7 @@ impl Deliver for Point {
             }
             Done::Read { send, length } => {
                 self.finish(request);
-                let fin = Body::new(fin(send, length, MPI_SUCCESS).as_bytes());
+                let fin = Body::new(Fin::of(send, length, MPI_SUCCESS).as_bytes());
                 self.due.push_back(Due::Tell(peer, Kind::Fin, fin));
             }
         }

@@ -190,7 +190,8 @@ impl Runtime {
 
     /// Tells a peer that its request has been read, or is written.
     pub fn fin(&mut self, peer: u32, request: u64, length: u64, class: i32) -> Outcome {
-        self.answer(peer, Kind::Fin, fin(request, length, class).as_bytes())
+        let fin = envelope::Fin::of(request, length, class);
+        self.answer(peer, Kind::Fin, fin.as_bytes())
     }
 
     /// The memory of a request's message need not be reached any more.
@@ -307,16 +308,5 @@ impl Runtime {
         self.withdraw(request);
         self.finish(request);
         Ok(())
-    }
-}
-
-/// What tells a peer that its request has been read, or is written.
-pub(super) fn fin(request: u64, length: u64, class: i32) -> envelope::Fin {
-    envelope::Fin {
-        request: request.into(),
-        offset: 0.into(),
-        length: length.into(),
-        status: class.cast_unsigned().into(),
-        zero: 0.into(),
     }
 }
