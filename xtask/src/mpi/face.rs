@@ -58,7 +58,7 @@ pub fn private(tables: &Tables) -> String {
 pub fn agreement(tables: &Tables) -> String {
     let mut out = String::from(
         "// Written by `cargo xtask mpi` from ulp/mpi/abi/table: change the table, not this file.\n//\n// Each line fails to compile if the runtime's function is not what the faces declare.\n\n\
-         #![allow(unused_imports)]\n\nuse super::*;\nuse crate::ground::array::Array;\nuse crate::ground::status::Status;\nuse std::ffi::{c_char, c_double, c_int, c_void};\n\n",
+         #![allow(unused_imports)]\n\nuse crate::ground::array::Array;\nuse crate::ground::status::Status;\nuse std::ffi::{c_char, c_double, c_int, c_void};\n\n",
     );
     for (name, function) in offered(tables) {
         let list: Vec<String> = function
@@ -73,12 +73,12 @@ pub fn agreement(tables: &Tables) -> String {
             .collect();
         let _ = writeln!(
             out,
-            "const _: unsafe extern \"C\" fn({}) -> {} = {name};",
+            "const _: unsafe extern \"C\" fn({}) -> {} = super::{name};",
             list.join(", "),
             private_return(function)
         );
     }
-    out.push_str("const _: unsafe extern \"C\" fn(c_int, i32, *const c_char) -> c_int = ferriband_mpi_unsupported;\n");
+    out.push_str("const _: unsafe extern \"C\" fn(c_int, i32, *const c_char) -> c_int = super::ferriband_mpi_unsupported;\n");
     out
 }
 

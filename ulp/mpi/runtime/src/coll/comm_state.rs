@@ -61,15 +61,17 @@ impl CommStates {
         Self((0..predefined).map(|_| CommState::default()).collect())
     }
 
-    /// A communicator comes to be at `index`.
+    /// A communicator comes to be at `index`. What was there may be gone without a word: the side
+    /// communicator of one that the program has freed.
     pub fn begin(&mut self, index: u32) {
         let least = index as usize + 1;
         if self.0.len() < least {
             self.0.resize_with(least, CommState::default);
         }
+        self.end(index);
     }
 
-    /// The communicator at `index` is gone.
+    /// No collective of the communicator at `index` begins any more.
     pub fn end(&mut self, index: u32) {
         let ended = std::mem::take(&mut self[index]);
         if let Sharing::Part(area) = &ended.sharing {

@@ -62,8 +62,8 @@ impl Runtime {
         self.point.stalled.retain(|stalled| *stalled != peer);
         let link = self.shm.link(peer);
         link.is_held = false;
-        if let Some(outlet) = &mut link.outlet {
-            outlet.starve(false);
+        if let Some(sending) = &mut link.sending {
+            sending.starve(false);
         }
         Ok(true)
     }
@@ -133,8 +133,8 @@ impl Runtime {
 
     /// Says that messages wait for credit of `peer`; unless that has just come.
     fn starve(&mut self, peer: u32) -> Outcome<bool> {
-        if let Some(outlet) = &mut self.shm.link(peer).outlet
-            && outlet.starve(true)
+        if let Some(sending) = &mut self.shm.link(peer).sending
+            && sending.starve(true)
             && let Some(host) = &self.host
         {
             host.ring(peer);

@@ -104,9 +104,9 @@ impl Runtime {
             || !self.point.due.is_empty()
             || self.point.stalled.iter().any(|peer| {
                 self.shm.links[*peer as usize]
-                    .outlet
+                    .sending
                     .as_ref()
-                    .is_some_and(crate::host::Outlet::has_news)
+                    .is_some_and(crate::host::SendingEnd::has_news)
             })
     }
 

@@ -42,9 +42,9 @@ impl Polling {
     }
 
     /// The channel that [`Polling::next`] has just named has its turn once more.
-    pub fn again(&mut self, inlets: usize) {
+    pub fn again(&mut self, channels: usize) {
         self.turn = match self.turn {
-            0 => u32::try_from(inlets).unwrap_or(1).saturating_sub(1),
+            0 => u32::try_from(channels).unwrap_or(1).saturating_sub(1),
             turn => turn - 1,
         };
     }
@@ -61,22 +61,25 @@ impl Polling {
         self.used[place] = true;
     }
 
-    /// A message has come by `inlet`, which somebody has looked at by himself.
+    /// A message has come by `channel`, which somebody has looked at by himself.
     #[inline]
-    pub fn touch(&mut self, inlet: u32) {
-        if self.count != 0 && self.hot[0] == inlet {
+    pub fn touch(&mut self, channel: u32) {
+        if self.count != 0 && self.hot[0] == channel {
             self.used[0] = true;
             return;
         }
-        match self.hot[..self.count].iter().position(|hot| *hot == inlet) {
+        match self.hot[..self.count]
+            .iter()
+            .position(|hot| *hot == channel)
+        {
             Some(place) => self.used[place] = true,
-            None => self.warm(inlet),
+            None => self.warm(channel),
         }
     }
 
-    /// A message has come by `inlet`, which was looked at in turn.
-    pub fn warm(&mut self, inlet: u32) {
-        if self.hot[..self.count].contains(&inlet) {
+    /// A message has come by `channel`, which was looked at in turn.
+    pub fn warm(&mut self, channel: u32) {
+        if self.hot[..self.count].contains(&channel) {
             return;
         }
         let place = if self.count < HOT {
@@ -85,21 +88,21 @@ impl Polling {
         } else {
             self.used.iter().position(|used| !used).unwrap_or(0)
         };
-        self.hot[place] = inlet;
+        self.hot[place] = channel;
         self.used[place] = true;
     }
 
-    /// Ends a round: which of `inlets` channels has its turn.
+    /// Ends a round: which of `channels` channels has its turn.
     #[inline]
-    pub fn next(&mut self, inlets: usize) -> Option<u32> {
+    pub fn next(&mut self, channels: usize) -> Option<u32> {
         self.rounds += 1;
         if self.rounds == COOL {
             self.cool();
         }
-        if inlets <= self.count {
+        if channels <= self.count {
             return None;
         }
-        self.turn = if self.turn as usize + 1 < inlets {
+        self.turn = if self.turn as usize + 1 < channels {
             self.turn + 1
         } else {
             0
@@ -155,11 +158,11 @@ mod tests {
     #[test]
     fn a_channel_whose_turn_is_given_back_is_the_next_one() {
         let mut polling = Polling::new();
-        for inlets in [1, 2, 3, HOT + 5] {
+        for channels in [1, 2, 3, HOT + 5] {
             for _ in 0..2 * COOL {
-                let named = polling.next(inlets);
-                polling.again(inlets);
-                assert_eq!(polling.next(inlets), named, "{inlets} channels");
+                let named = polling.next(channels);
+                polling.again(channels);
+                assert_eq!(polling.next(channels), named, "{channels} channels");
             }
         }
     }

@@ -168,7 +168,7 @@ impl Line {
 }
 
 /// The sending end.
-pub struct Outlet {
+pub struct SendingEnd {
     machine: Sender<Near>,
     block: Mapped,
     line: Line,
@@ -220,7 +220,7 @@ impl Carrier for Mapped {
     }
 }
 
-impl Outlet {
+impl SendingEnd {
     /// The end of an open channel; `backed` bytes at the end of its block have memory behind them.
     pub(super) fn new(
         segment: &Segment,
@@ -263,7 +263,7 @@ impl Outlet {
             .push(head, seq, length, payload, &mut self.block)
     }
 
-    /// Where a message of the program goes if it needs nothing but room and lies in one run; none if it needs more: then [`Outlet::push`] knows what to do.
+    /// Where a message of the program goes if it needs nothing but room and lies in one run; none if it needs more: then [`SendingEnd::push`] knows what to do.
     #[inline(always)]
     pub fn place(&self, payload: &Source) -> Option<Place> {
         let place = self.machine.place(payload.len() as u32)?;
@@ -352,7 +352,7 @@ impl Outlet {
 }
 
 /// The receiving end.
-pub struct Inlet {
+pub struct ReceivingEnd {
     machine: Receiver<Near>,
     block: Mapped,
     line: Line,
@@ -401,7 +401,7 @@ impl Block for Mapped {
     }
 }
 
-impl Inlet {
+impl ReceivingEnd {
     pub(super) fn new(segment: &Segment, receiver: u32, sender: u32, shape: Shape) -> Self {
         let layout = segment.layout();
         Self {
@@ -472,7 +472,7 @@ impl Inlet {
         true
     }
 
-    /// Whether [`Inlet::relieve`] would tell something.
+    /// Whether [`ReceivingEnd::relieve`] would tell something.
     pub fn owes_relief(&self) -> bool {
         self.machine.unreported() != 0 && self.line.starved().load(Ordering::SeqCst) != 0
     }

@@ -4,7 +4,7 @@
 //! ([`Link`]); all of them, and which are looked at when ([`Shm`]). Must not know: what a message
 //! says.
 
-use super::{Inlet, Outlet, Pair};
+use super::{Pair, ReceivingEnd, SendingEnd};
 use crate::transport::polling::Polling;
 
 /// All ranks of this host that can be spoken to.
@@ -21,7 +21,7 @@ pub struct Shm {
 #[derive(Default)]
 pub struct Link {
     /// The channel to it.
-    pub outlet: Option<Outlet>,
+    pub sending: Option<SendingEnd>,
     /// Number of the last message to it.
     pub sent: u32,
     /// Number of the last message from it.
@@ -31,7 +31,7 @@ pub struct Link {
     /// Bytes of the shortest and the longest message that goes by a place if there is one.
     pub exchange: (usize, usize),
     /// The channel from it.
-    pub inlet: Option<Inlet>,
+    pub receiving: Option<ReceivingEnd>,
     /// The places by which messages are exchanged with it.
     pub places: Option<Pair>,
 }
@@ -72,41 +72,43 @@ impl Shm {
 }
 
 impl Link {
-    /// Whether there is something to look at, as [`Inlet::poll`] says.
+    /// Whether there is something to look at, as [`ReceivingEnd::poll`] says.
     #[inline(always)]
     pub fn poll(&mut self) -> bool {
-        self.inlet.as_mut().is_some_and(Inlet::poll)
+        self.receiving.as_mut().is_some_and(ReceivingEnd::poll)
     }
 
     /// Whether there is something to look at.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.inlet.as_ref().is_some_and(Inlet::is_ready)
+        self.receiving.as_ref().is_some_and(ReceivingEnd::is_ready)
     }
 
     /// Whether there is something to look at, or the sender has to be told of room.
     #[inline]
     pub fn has_work(&self) -> bool {
-        self.inlet
+        self.receiving
             .as_ref()
-            .is_some_and(|inlet| inlet.is_ready() || inlet.owes_relief())
+            .is_some_and(|receiving| receiving.is_ready() || receiving.owes_relief())
     }
 
     /// Tells a sender that waits for room what it has not been told. True if it was told something.
     pub fn relieve(&mut self) -> bool {
         let ack = self.received;
-        self.inlet.as_mut().is_some_and(|inlet| inlet.relieve(ack))
+        self.receiving
+            .as_mut()
+            .is_some_and(|receiving| receiving.relieve(ack))
     }
 
     /// Credit for an envelope that goes to the sender.
     #[inline(always)]
     pub fn report(&mut self) -> u32 {
-        self.inlet.as_mut().map_or(0, Inlet::report)
+        self.receiving.as_mut().map_or(0, ReceivingEnd::report)
     }
 
     /// The last message from this rank: nothing more is sent to it.
     pub fn lose(&mut self) {
-        self.outlet = None;
+        self.sending = None;
         self.is_held = false;
     }
 }

@@ -23,7 +23,7 @@ pub mod ways;
 
 pub use area::{Area, Awaited};
 pub use bell::{Bells, listen};
-pub use channel::{Inlet, Outlet, Words};
+pub use channel::{ReceivingEnd, SendingEnd, Words};
 pub use joint::{Errand, Offer};
 pub use link::{Link, Shm};
 pub use pages::LargePages;
@@ -228,7 +228,7 @@ impl Host {
     }
 
     /// Opens the channel to `rank`: allocates the part of its block that is written to first, and tells the receiver. An error is an errno.
-    pub fn open(&self, rank: u32) -> std::io::Result<Outlet> {
+    pub fn open(&self, rank: u32) -> std::io::Result<SendingEnd> {
         let layout = self.segment.layout();
         let shape = self.shape();
         let backed = shape.size().min(BACKED);
@@ -248,7 +248,12 @@ impl Host {
         let bit = self.inbound_word(rank, self.me / 64);
         bit.fetch_or(1 << (self.me % 64), Ordering::SeqCst);
         self.ring(rank);
-        Ok(Outlet::new(&self.segment, (rank, self.me), shape, backed))
+        Ok(SendingEnd::new(
+            &self.segment,
+            (rank, self.me),
+            shape,
+            backed,
+        ))
     }
 
     /// The places by which this rank and `rank` exchange messages, if there are any.
@@ -258,14 +263,14 @@ impl Host {
 
     /// Allocates as much again of the block of the channel to `rank` as there is: it is written to from its end to its beginning, and what is short needs no more. An error is an errno.
     #[cold]
-    pub fn extend(&self, rank: u32, outlet: &mut Outlet) -> std::io::Result<()> {
+    pub fn extend(&self, rank: u32, sending: &mut SendingEnd) -> std::io::Result<()> {
         let layout = self.segment.layout();
-        let bare = outlet.bare();
+        let bare = sending.bare();
         let more = bare.min(layout.slot() - bare);
         let block = layout.block(rank, self.me);
         self.segment
             .allocate(block + u64::from(bare - more), more)?;
-        outlet.set_bare(bare - more);
+        sending.set_bare(bare - more);
         Ok(())
     }
 
@@ -285,7 +290,7 @@ impl Host {
     }
 
     /// The channel that `rank` has opened; none if its line does not describe one.
-    pub fn accept(&self, rank: u32) -> Option<Inlet> {
+    pub fn accept(&self, rank: u32) -> Option<ReceivingEnd> {
         let at = self.segment.layout().line(self.me, rank);
         let get = |field| self.segment.word32(at + field).load(Ordering::Acquire);
         if get(line::STATE) != 1 {
@@ -295,7 +300,7 @@ impl Host {
         if shape.size() > self.segment.layout().slot() {
             return None;
         }
-        Some(Inlet::new(&self.segment, self.me, rank, shape))
+        Some(ReceivingEnd::new(&self.segment, self.me, rank, shape))
     }
 
     /// The memory for collectives with number `index` of those that `leader` gives away, for these ranks of the world, of which the one at `me` is this one.

@@ -35,7 +35,7 @@ impl Link {
         left: &mut u32,
         to: &mut D,
     ) -> Outcome<Ran> {
-        let Some(inlet) = &mut self.inlet else {
+        let Some(receiving) = &mut self.receiving else {
             return Ok(Ran::Out);
         };
         let is_traced = trace::is_on();
@@ -44,7 +44,7 @@ impl Link {
             if most == 0 {
                 break Ok(Ran::Out);
             }
-            let record = match inlet.peek() {
+            let record = match receiving.peek() {
                 Ok(Some(record)) => record,
                 Ok(None) => break Ok(Ran::Out),
                 Err(Broken) => break Err(broken(from)),
@@ -52,7 +52,7 @@ impl Link {
             let number = self.received.wrapping_add(1);
             let [first, second, context] = record.envelope;
             let (tag, credit) = Envelope::tag_and_credit(second);
-            let body = inlet.payload(&record);
+            let body = receiving.payload(&record);
             let verdict = if first == Envelope::plain(number) && !is_traced {
                 let envelope = Envelope {
                     kind: Kind::Eager,
@@ -79,7 +79,7 @@ impl Link {
                     self.received = number;
                     credited = Some(credit);
                     most -= 1;
-                    if inlet.consume(&record, number) {
+                    if receiving.consume(&record, number) {
                         ring(host, from);
                     }
                     if verdict == Verdict::Stop {
@@ -90,9 +90,9 @@ impl Link {
             }
         };
         *left = most;
-        if let (Some(credit), Some(outlet)) = (credited, &mut self.outlet) {
+        if let (Some(credit), Some(sending)) = (credited, &mut self.sending) {
             // Each counts from the beginning, so the last one says all.
-            outlet.credit(credit);
+            sending.credit(credit);
         }
         ran
     }
@@ -174,8 +174,8 @@ impl Shm {
     /// Rank `rank` has opened a channel to this one.
     #[cold]
     pub fn accept(&mut self, host: &Host, rank: u32) -> Outcome {
-        let inlet = host.accept(rank).ok_or_else(|| broken(rank))?;
-        self.link(rank).inlet = Some(inlet);
+        let receiving = host.accept(rank).ok_or_else(|| broken(rank))?;
+        self.link(rank).receiving = Some(receiving);
         self.order.push(rank);
         self.polling.warm(rank);
         Ok(())

@@ -5,7 +5,7 @@
 //! message.
 
 use super::link::Link;
-use super::{Host, Inlet, Pair, Source};
+use super::{Host, Pair, ReceivingEnd, Source};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM};
 use crate::errors::{MpiError, Outcome};
 use crate::trace;
@@ -29,19 +29,19 @@ impl Link {
     /// stores.
     #[inline(always)]
     pub fn try_send(&mut self, tag: i32, context: u64, source: &Source) -> Stored {
-        let Some(outlet) = &mut self.outlet else {
+        let Some(sending) = &mut self.sending else {
             return Stored::Not;
         };
         if self.is_held {
             return Stored::Not;
         }
-        let Some(place) = outlet.place(source) else {
+        let Some(place) = sending.place(source) else {
             return Stored::Not;
         };
         let head = Head::program(tag, context);
-        let envelope = envelope(&head, 0, self.sent, &mut self.inlet);
+        let envelope = envelope(&head, 0, self.sent, &mut self.receiving);
         self.sent = envelope.seq;
-        match outlet.lay(&place, &envelope, source) {
+        match sending.lay(&place, &envelope, source) {
             true => Stored::Asleep,
             false => Stored::Awake,
         }
@@ -73,8 +73,8 @@ impl Link {
 
     /// Stores such a message by a place, if there is memory behind that and room for the record.
     fn exchange(&mut self, host: &Host, tag: i32, context: u64, source: Source) -> Stored {
-        let (Some(outlet), Some(places), false) =
-            (&mut self.outlet, &mut self.places, self.is_held)
+        let (Some(sending), Some(places), false) =
+            (&mut self.sending, &mut self.places, self.is_held)
         else {
             return Stored::Not;
         };
@@ -82,15 +82,15 @@ impl Link {
             return Stored::Not;
         };
         let head = Head::program(tag, context);
-        let envelope = envelope(&head, PLACED, self.sent, &mut self.inlet);
-        let sleeps = match outlet.place_of(PLACED_BYTES) {
-            Some(place) => outlet.lay_bytes(&place, &envelope, &placed.emit()),
+        let envelope = envelope(&head, PLACED, self.sent, &mut self.receiving);
+        let sleeps = match sending.place_of(PLACED_BYTES) {
+            Some(place) => sending.lay_bytes(&place, &envelope, &placed.emit()),
             // The block goes on at its end: that is a push's.
             None => {
-                if outlet.push(&envelope, &placed.emit(), Source::EMPTY) != Push::Stored {
+                if sending.push(&envelope, &placed.emit(), Source::EMPTY) != Push::Stored {
                     return Stored::Not;
                 }
-                outlet.sees_sleep()
+                sending.sees_sleep()
             }
         };
         self.sent = envelope.seq;
@@ -111,20 +111,20 @@ impl Link {
         body: &[u8],
         source: Source,
     ) -> Outcome<Option<u32>> {
-        if self.outlet.is_none() {
+        if self.sending.is_none() {
             self.open(host, to)?;
         }
-        let envelope = envelope(head, 0, self.sent, &mut self.inlet);
-        let Some(outlet) = &mut self.outlet else {
+        let envelope = envelope(head, 0, self.sent, &mut self.receiving);
+        let Some(sending) = &mut self.sending else {
             return Ok(None);
         };
         loop {
-            match outlet.push(&envelope, body, source) {
+            match sending.push(&envelope, body, source) {
                 Push::Stored => break,
                 Push::NoCredit => return Ok(None),
                 // The block has no memory yet where it goes on.
                 Push::Busy => host
-                    .extend(to, outlet)
+                    .extend(to, sending)
                     .map_err(|error| no_memory("the", to, &error))?,
                 Push::TooLong => {
                     let text = "a message is longer than a channel takes";
@@ -147,23 +147,23 @@ impl Link {
     /// Opens the channel to rank `to`.
     #[cold]
     fn open(&mut self, host: &Host, to: u32) -> Outcome {
-        let outlet = host.open(to).map_err(|error| no_memory("a", to, &error))?;
-        self.outlet = Some(outlet);
+        let sending = host.open(to).map_err(|error| no_memory("a", to, &error))?;
+        self.sending = Some(sending);
         self.places = self.places.take().or_else(|| host.pair(to));
         Ok(())
     }
 }
 
-/// The envelope of the message behind number `sent`; it tells of what was taken from `inlet`.
+/// The envelope of the message behind number `sent`; it tells of what was taken from `receiving`.
 #[inline(always)]
-fn envelope(head: &Head, flags: u8, sent: u32, inlet: &mut Option<Inlet>) -> Envelope {
+fn envelope(head: &Head, flags: u8, sent: u32, receiving: &mut Option<ReceivingEnd>) -> Envelope {
     Envelope {
         kind: head.kind,
         flags: head.flags | flags,
         seq: sent.wrapping_add(1),
         // Nothing is acknowledged between ranks that share memory.
         ack: 0,
-        credit: inlet.as_mut().map_or(0, Inlet::report),
+        credit: receiving.as_mut().map_or(0, ReceivingEnd::report),
         tag: head.tag,
         context: head.context,
     }
