@@ -12,6 +12,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::Ordering;
 
 use common::memory::Kind;
 use common::namespace::{loopback_up, write};
@@ -664,6 +665,32 @@ fn queue_pairs_fail(device: &str) {
         let command = [&["fault", "qp-error"], wrong].concat();
         assert_eq!(output(&command).status.code(), Some(2), "{wrong:?}");
     }
+}
+
+#[test]
+fn an_xrc_target_fails_for_all_its_handles() {
+    let name = "an_xrc_target_fails_for_all_its_handles";
+    inside(name, NATIVE, None, || {
+        use common::extended::{accept, domain, target_init};
+        let ctx = Context::open(0).unwrap();
+        let domain = domain(&ctx, (7, 7));
+        let target = domain.create_qp(target_init()).unwrap();
+        let other = domain.open_qp(target.qpn).unwrap();
+        for (cookie, handle) in [(1, &target), (2, &other)] {
+            handle.cookie.store(cookie, Ordering::Release);
+        }
+        accept(&target, target.qpn);
+        assert_eq!(target.state(), QpState::Rtr);
+        let said = done(&["fault", "qp-error", "--qpn", &target.qpn.to_string()]);
+        assert!(said.starts_with("1 queue pairs failed, in"), "{said}");
+        for cookie in [1, 2] {
+            let event = ctx.next_async_event().unwrap();
+            assert_eq!((event.kind, event.element), (AsyncKind::QpFatal, cookie));
+        }
+        assert_eq!(target.state(), QpState::Err);
+        other.destroy().unwrap();
+        target.destroy().unwrap();
+    });
 }
 
 /// As [`next_event`], of any party.

@@ -377,8 +377,10 @@ impl Device {
         let now = ferriband_memory::wait::now().0;
         if self.is_ethernet() && (face.asked_at == 0 || now - face.asked_at > FRESH_NS) {
             let found = match interfaces() {
-                Ok(found) => found.unwrap_or_default(),
-                // what was known stays
+                Ok(Ok(found)) => found,
+                // what was known stays, if anything was
+                Ok(Err(_)) if face.asked_at != 0 => return (look(&face), Ok(())),
+                Ok(Err(_)) => Vec::new(),
                 Err(error) => {
                     let known = if face.asked_at == 0 {
                         Err(error)
