@@ -6,6 +6,8 @@ use super::world::{Event, World};
 use ferriband_heal::Ns;
 
 const MICROSECOND: u64 = 1000;
+/// A send to a rank without receives is tried again after so long at most.
+const LONGEST_NS: u64 = 200_000 * MICROSECOND;
 
 impl World {
     /// A queue pair goes to error by itself: that is a cause for a heal.
@@ -101,7 +103,7 @@ impl World {
             let (now, one) = (self.now, &mut self.queue_pairs[at]);
             let since: Ns = *one.stuck.get_or_insert(now);
             one.moves = true;
-            let pause = 100 * MICROSECOND + now.since(since) / 4;
+            let pause = (100 * MICROSECOND + now.since(since) / 4).min(LONGEST_NS);
             self.at(now.after(pause), Event::Move(at));
             return Ok(());
         }
@@ -142,12 +144,10 @@ impl World {
         let one = &self.queue_pairs[at];
         let (owner, peer) = (one.owner, one.peer);
         let needs_key = !matches!(part.how, How::Lane { .. });
-        if part.own != self.ranks[owner].generation
-            || needs_key && part.key != self.ranks[peer].generation
+        if part.own != self.ranks[owner].links[peer].own_keys
+            || needs_key && part.key != self.ranks[peer].links[owner].own_keys
         {
-            return Err(format!(
-                "H5: {owner} names a key of a closed adapter to {peer}: {part:?}"
-            ));
+            return Err(format!("H5: {owner} names a void key to {peer}: {part:?}"));
         }
         let is_empty = part.how == How::Lane { is_error: true };
         let bad = self.letters.0[part.letter].bad.filter(|_| !is_empty);

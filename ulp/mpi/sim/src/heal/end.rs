@@ -42,6 +42,7 @@ impl World {
             }
         }
         self.letters_at_rest()?;
+        self.sleeps_at_rest()?;
         self.receives_at_rest()
     }
 
@@ -89,6 +90,29 @@ impl World {
                 return Err(format!(
                     "H10: {posted} of {RECEIVES} receives of {me} are posted"
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// H9: nobody looks for ever at a block that may be written to.
+    fn sleeps_at_rest(&self) -> Outcome {
+        for (me, rank) in self
+            .ranks
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| !one.is_dead)
+        {
+            for (peer, link) in rank.links.iter().enumerate() {
+                let sleeps = link.inlet.is_none() || link.lull.is_quiet();
+                let is_still = link.moving.is_empty() && link.unanswered == 0;
+                if peer != me && !(sleeps && is_still) && !self.ranks[peer].is_dead {
+                    let (moving, unanswered) = (link.moving.len(), link.unanswered);
+                    return Err(format!(
+                        "H9: {me} does not sleep: {peer} writes {}, {moving} move, {unanswered} wait",
+                        !sleeps
+                    ));
+                }
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! The lane: a second queue pair, whose receives are the programs' own buffers.
 //!
 //! A fence destroys it with the other one. Receives stay in their order and are posted on the new
-//! one before the peer hears of it. What the peer's word does not count as landed is sent again once
-//! both have told their ends.
+//! one before the peer hears of it. What the peer's word does not count as landed is sent again
+//! once both have told their ends.
 
 use super::Fault;
 use super::roads::LaneState;

@@ -267,6 +267,9 @@ impl World {
         if self.letters.0[letter].from == me {
             return self.letters.sent(letter, is_error);
         }
+        if self.letters.0[letter].is_given_up {
+            return Ok(());
+        }
         self.letters.received(letter, is_error, "H5")
     }
 
@@ -310,18 +313,85 @@ impl World {
     }
 
     /// RENEW: the peer's memory for a message has this key now.
-    pub fn renewed(&mut self, me: usize, peer: usize, letter: usize, key: u16) {
+    pub fn renewed(&mut self, me: usize, peer: usize, letter: usize, key: Option<u16>) -> Outcome {
         let link = self.link(me, peer);
+        if key.is_none() {
+            let mut transfers = link.transfers.iter();
+            let found = transfers.find(|(_, one)| one.letter == letter);
+            let Some((id, fin)) = found.map(|(id, one)| (*id, one.fin)) else {
+                return Ok(());
+            };
+            link.transfers.remove(&id);
+            if fin.is_none() {
+                // Its owner waits for a word of it.
+                let is_error = true;
+                link.fifo.push_back(Body::Fin { letter, is_error });
+            }
+            return self.letters.sent(letter, true);
+        }
         let transfers = link.transfers.values_mut();
         let moving = transfers.filter(|one| one.letter == letter);
         for one in moving {
-            one.key = Some(key);
+            one.key = key;
         }
         let held = link.held.iter_mut();
         for one in held.filter(|one| one.letter == letter) {
-            one.key = Some(key);
+            one.key = key;
         }
         self.report.renewed += 1;
+        Ok(())
+    }
+
+    /// The program gives up a receive to whose memory bytes are on their way, now and then: the
+    /// connection is broken, so that none comes later.
+    pub fn give_up(&mut self, me: usize, peer: usize) {
+        let link = &self.ranks[me].links[peer];
+        if !link.session.is_up() || self.is_quiet() || !self.rng.chance(self.plan.given_up) {
+            return;
+        }
+        let link = &self.ranks[me].links[peer];
+        let is_sink = |letter: &usize| self.letters.0[*letter].to == me;
+        let offered = link.offers.keys().copied().find(is_sink);
+        let mut reads = link.transfers.values();
+        let read = reads.find(|one| one.kind == Moving::Read);
+        let Some(letter) = offered.or(read.map(|one| one.letter)) else {
+            return;
+        };
+        if let Some(at) = link.queue_pair {
+            self.laws.spoil(&self.queue_pairs[at]);
+        }
+        let now = self.now;
+        let link = self.link(me, peer);
+        link.given_up.push(letter);
+        let life = link.session.epoch();
+        link.session.handle_failure(life, Cause::Withdrawn, now);
+    }
+
+    /// Behind a fence a receive that was given up is over. What the peer knows of its memory is
+    /// void with all keys of the peer's.
+    pub fn end_given_up(&mut self, me: usize, peer: usize) -> Outcome {
+        let all = std::mem::take(&mut self.link(me, peer).given_up);
+        for letter in all {
+            let one = &mut self.letters.0[letter];
+            if one.is_received {
+                continue;
+            }
+            one.is_given_up = true;
+            self.letters.received(letter, true, "M1")?;
+            let link = self.link(me, peer);
+            let before = link.transfers.len();
+            link.transfers.retain(|_, one| one.letter != letter);
+            if link.transfers.len() < before {
+                let is_error = true;
+                link.fifo.push_back(Body::Fin { letter, is_error });
+            } else if let Some(offer) = link.offers.get_mut(&letter) {
+                offer.is_over = true;
+            }
+            if !self.is(Fault::GivenUpWithKey) {
+                self.rekey(me, peer);
+            }
+        }
+        Ok(())
     }
 
     /// A number is given to what this rank says.
@@ -334,7 +404,15 @@ impl World {
                 self.letters.sent(letter, false)?;
             }
             Body::Rts(letter, Way::Read, _) | Body::Cts(letter, To::Key(_), _) => {
-                link.offers.insert(letter, Offer { told, keys });
+                let is_over = false;
+                link.offers.insert(
+                    letter,
+                    Offer {
+                        told,
+                        keys,
+                        is_over,
+                    },
+                );
             }
             Body::Fin { letter, .. } => {
                 let transfers = link.transfers.values_mut();

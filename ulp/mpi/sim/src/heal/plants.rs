@@ -72,11 +72,13 @@ pub enum Fault {
     MessageFirst,
     /// 37: keys are void up to the last number of each heal.
     SentAnew,
+    /// 38: a receive is given up, and the peer's key to its memory stays good.
+    GivenUpWithKey,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::NoFence,
         Self::WordBeforeDrain,
         Self::FromLastAck,
@@ -111,13 +113,14 @@ impl Fault {
         Self::LateQuestion,
         Self::MessageFirst,
         Self::SentAnew,
+        Self::GivenUpWithKey,
     ];
 
     /// The laws that find it, by the first letters of what a failure says.
     pub const fn laws(self) -> &'static [&'static str] {
         match self {
             Self::NoFence | Self::WordBeforeDrain | Self::BusyBelieved => &["H1"],
-            Self::FromLastAck => &["H4"],
+            Self::FromLastAck | Self::GivenUpWithKey => &["H4"],
             // Bytes come for what is over, or have not come.
             Self::OldCompletion => &["H4", "M1"],
             Self::FinFirst | Self::OldKey | Self::FifoKeepsKeys => &["H5"],

@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 
 /// Bytes of an envelope and of the body of a word.
 const WORD: u32 = 64;
+/// So long a message waits before the peer is asked for a sign of life.
+const DETECT_NS: u64 = 100_000_000;
 
 impl World {
     /// Bytes of a message.
@@ -38,7 +40,8 @@ impl World {
             return Ok(true);
         }
         let Some(body) = self.link(me, peer).fifo.front().copied() else {
-            return Ok(false);
+            let waits = !self.link(me, peer).moving.is_empty();
+            return Ok(waits && self.probe(me, peer, at)?);
         };
         if !body.is_numbered() {
             self.link(me, peer).fifo.pop_front();
@@ -54,10 +57,25 @@ impl World {
             .collect();
         let bytes = bodies.iter().map(|body| self.size(*body).max(8)).sum();
         if !self.has_room(me, peer, bytes) {
-            return Ok(false);
+            return self.probe(me, peer, at);
         }
+        self.link(me, peer).probed = self.now;
         self.link(me, peer).fifo.drain(..count);
         self.send(me, peer, at, bodies, bytes)?;
+        Ok(true)
+    }
+
+    /// A message has waited for room in the log, or for a key or the lane of the peer's: whether
+    /// that is there at all is found out by a word to it. True if one went.
+    fn probe(&mut self, me: usize, peer: usize, at: usize) -> Outcome<bool> {
+        let now = self.now;
+        let link = self.link(me, peer);
+        if now.since(link.probed) < DETECT_NS {
+            return Ok(false);
+        }
+        link.probed = now;
+        let landed = link.lane.landed;
+        self.post_word(me, peer, at, Body::Note(landed))?;
         Ok(true)
     }
 
@@ -217,9 +235,9 @@ impl World {
     /// What waits in the FIFO names keys that there are.
     pub fn rekey(&mut self, me: usize, peer: usize) {
         let keeps = self.is(Fault::FifoKeepsKeys);
-        let generation = self.ranks[me].generation;
         let link = self.link(me, peer);
-        link.own_keys = generation;
+        link.own_keys = link.own_keys.wrapping_add(1);
+        let generation = link.own_keys;
         link.keyed = link.sent;
         link.session.handle_keys(generation, link.sent);
         for body in link.fifo.iter_mut().filter(|_| !keeps) {

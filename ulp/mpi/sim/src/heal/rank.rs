@@ -47,6 +47,8 @@ pub struct Held {
 pub struct Offer {
     pub told: Number,
     pub keys: u16,
+    /// The program has given it up.
+    pub is_over: bool,
 }
 
 /// The connection to one peer.
@@ -87,6 +89,8 @@ pub struct Link {
     /// When lives began since the last message.
     pub begun: VecDeque<Ns>,
     pub is_lost: bool,
+    /// When a message last had room, or a sign of life was last asked for.
+    pub probed: Ns,
     /// What went last with an envelope of its own, and what came.
     pub head: Option<Pattern>,
     pub pattern: Option<Pattern>,
@@ -95,6 +99,8 @@ pub struct Link {
     pub next_transfer: u32,
     pub held: Vec<Held>,
     pub offers: BTreeMap<usize, Offer>,
+    /// Receives that the program gives up, although bytes may be on their way to them.
+    pub given_up: Vec<usize>,
     /// What is known of the peer's keys; generation of the own ones, and the last number before.
     pub keys: Keys,
     pub own_keys: u16,
@@ -138,6 +144,7 @@ impl Link {
             asked: Epoch::NONE,
             begun: VecDeque::new(),
             is_lost: false,
+            probed: Ns(0),
             head: None,
             pattern: None,
             transfers: BTreeMap::new(),
@@ -145,6 +152,7 @@ impl Link {
             next_transfer: 1 << 31,
             held: Vec::new(),
             offers: BTreeMap::new(),
+            given_up: Vec::new(),
             keys: Keys::default(),
             own_keys: 0,
             keyed: sent,
@@ -209,6 +217,7 @@ impl Link {
         self.moving.clear();
         self.held.clear();
         self.offers.clear();
+        self.given_up.clear();
         self.lane = Lane::default();
     }
 }
@@ -235,8 +244,6 @@ pub struct Rank {
     pub is_dead: bool,
     /// Until then its adapter cannot be used.
     pub adapter_at: Ns,
-    /// How often it was opened anew: generation of its keys.
-    pub generation: u16,
     /// Receives that are posted.
     pub receives: u32,
     /// When it goes on.

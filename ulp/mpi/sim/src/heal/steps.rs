@@ -78,6 +78,7 @@ impl World {
             }
         }
         self.throw_away(me, peer)?;
+        self.end_given_up(me, peer)?;
         let (fault, now) = (self.fault, self.now);
         let link = self.link(me, peer);
         (link.queue_pair, link.lane.queue_pair, link.fence) = (None, None, None);
@@ -333,7 +334,10 @@ impl World {
         }
         match act {
             Act::Renew { request } => {
-                let body = Body::Renew(request as usize, link.own_keys);
+                let offer = link.offers.get(&(request as usize));
+                let is_over = offer.is_some_and(|one| one.is_over);
+                let key = Some(link.own_keys).filter(|_| !is_over);
+                let body = Body::Renew(request as usize, key);
                 if self.fault != Some(Fault::RenewForgotten) {
                     self.post_word(me, peer, at, body)?;
                 }

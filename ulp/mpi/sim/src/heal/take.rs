@@ -235,10 +235,7 @@ impl World {
     fn take_word(&mut self, me: usize, from: usize, body: Body) -> Outcome {
         match body {
             Body::Note(landed) => self.take_note(me, from, landed),
-            Body::Renew(letter, key) => {
-                self.renewed(me, from, letter, key);
-                Ok(())
-            }
+            Body::Renew(letter, key) => self.renewed(me, from, letter, key),
             _ => self.take_channel(me, from, body),
         }
     }

@@ -59,8 +59,8 @@ pub enum Body {
     Piece(usize, u32),
     /// The last landing.
     Note(u32),
-    /// The memory of a long message has a key of this generation now.
-    Renew(usize, u16),
+    /// The memory of a long message has a key of this generation now; none: it is over.
+    Renew(usize, Option<u16>),
     Open(Plan, u32),
     Opened(u32, bool),
     Closed(u32),

@@ -119,7 +119,6 @@ impl World {
             away_until: Ns(0),
             is_dead: false,
             adapter_at: Ns(0),
-            generation: 0,
             receives: SHARED,
             turn_at: None,
             nap_ns: 0,
@@ -335,7 +334,6 @@ impl World {
             one.limbo.clear();
         }
         let one = &mut self.ranks[rank];
-        one.generation = one.generation.wrapping_add(1);
         one.completions.clear();
         let in_hand = one.links.iter().filter(|link| link.in_hand.is_some());
         one.receives = SHARED - in_hand.count() as u32;
