@@ -674,8 +674,8 @@ fn an_xrc_target_fails_for_all_its_handles() {
         use common::extended::{accept, domain, target_init};
         let ctx = Context::open(0).unwrap();
         let domain = domain(&ctx, (7, 7));
-        let target = domain.create_qp(target_init()).unwrap();
-        let other = domain.open_qp(target.qpn).unwrap();
+        let target = Qp::make_target(&domain, target_init()).unwrap();
+        let other = Qp::open_target(&domain, target.qpn).unwrap();
         for (cookie, handle) in [(1, &target), (2, &other)] {
             handle.cookie.store(cookie, Ordering::Release);
         }
