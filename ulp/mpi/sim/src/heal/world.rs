@@ -22,6 +22,8 @@ const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 /// So long after quiet all is at rest.
 const REST_NS: u64 = 20 * SECOND;
+/// And stays so: it is watched for so long.
+const WATCHED_NS: u64 = 100 * SECOND;
 const HEAL_FOR: Ns = Ns(300 * SECOND);
 
 /// What happens at a time.
@@ -212,6 +214,10 @@ impl World {
         while let Some(((at, _), event)) = self.events.pop_first() {
             if at > self.rest_at && self.now <= self.rest_at {
                 self.at_rest()?;
+            }
+            if at > self.rest_at.after(WATCHED_NS) {
+                // Who has asked somebody to stop who is dead since looks for ever, now and then.
+                break;
             }
             self.now = at;
             self.events_done += 1;
