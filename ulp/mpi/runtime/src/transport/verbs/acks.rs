@@ -184,3 +184,30 @@ impl Net {
         Ok(())
     }
 }
+
+/// A return word that tells of no credit, and of no message that the peer has not acknowledged: its
+/// upper half is an acknowledgement, so a 0 there would be one, too.
+pub(super) fn fresh_return_word(acknowledged: u32) -> u64 {
+    u64::from(acknowledged) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferriband_heal::Number;
+
+    #[test]
+    fn a_fresh_return_word_acknowledges_nothing() {
+        for acknowledged in [0, 7, u32::MAX - 1, u32::MAX] {
+            let mut log = Replay::behind(Number(acknowledged));
+            let seqs = [1, 2, 3].map(|more| acknowledged.wrapping_add(more));
+            for seq in seqs {
+                log.keep(seq, [&[1, 2], &[]], 0, |_| ());
+            }
+            let word = fresh_return_word(acknowledged);
+            assert_eq!(word as u32, 0, "no credit");
+            assert!(!log.acknowledge((word >> 32) as u32, seqs[2]));
+            assert_eq!(log.unacknowledged().len(), 3);
+        }
+    }
+}

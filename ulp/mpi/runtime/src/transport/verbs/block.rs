@@ -9,6 +9,7 @@
 use super::channel::State;
 use super::memory::Buffers;
 use super::queue::What;
+use super::receive::is_met_again;
 use super::{Id, Lent, Net};
 use crate::errors::{Outcome, broken};
 use crate::transport::contract::{Deliver, Place, Roster};
@@ -270,20 +271,19 @@ impl Net {
             if !envelope.kind.is_numbered() {
                 return Err(broken(from));
             }
-            let link = self.link(from);
-            if envelope.seq != link.received.wrapping_add(1) {
+            if envelope.seq != self.link(from).received.wrapping_add(1) {
                 // Its turn comes when the SEND before it has been looked at.
                 break;
             }
-            link.received = envelope.seq;
             self.credit(from, envelope.credit);
             self.acknowledge(from, envelope.ack);
-            let owes_ack = self.owes(from, record.length);
-            if let Err(error) = self.tell(from, &envelope, body, lent) {
-                // The record stays: without memory it is met again when there is some.
-                self.link(from).received = envelope.seq.wrapping_sub(1);
-                return Err(error);
+            let outcome = self.tell(from, &envelope, body, lent);
+            if is_met_again(&outcome) {
+                // The record stays.
+                return outcome.map(|()| did);
             }
+            self.link(from).received = envelope.seq;
+            let owes_ack = self.owes(from, record.length);
             did = true;
             let Some(inlet) = self.inlet(index) else {
                 break;
@@ -294,6 +294,7 @@ impl Net {
             if is_due || owes_ack {
                 self.tell_consumed(index, envelope.seq, lent.roster)?;
             }
+            outcome?;
         }
         Ok(did)
     }

@@ -200,9 +200,10 @@ impl Net {
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
         let outcome = self.take_message(buffer, again, lent);
-        match &outcome {
-            Err(error) if error.class == MPI_ERR_NO_MEM => self.receives.parked.push_front(buffer),
-            _ => self.receives.spent.push(buffer.index),
+        if is_met_again(&outcome) {
+            self.receives.parked.push_front(buffer);
+        } else {
+            self.receives.spent.push(buffer.index);
         }
         outcome
     }
@@ -248,21 +249,18 @@ impl Net {
             if envelope.seq != self.link(from).received.wrapping_add(1) {
                 self.drain_before(from, lent)?;
             }
-            let link = self.link(from);
-            if envelope.seq != link.received.wrapping_add(1) {
+            if envelope.seq != self.link(from).received.wrapping_add(1) {
                 return Err(broken(from));
             }
-            link.received = envelope.seq;
+        }
+        let outcome = self.tell(from, envelope, body, lent);
+        if envelope.kind.is_numbered() && !is_met_again(&outcome) {
+            self.link(from).received = envelope.seq;
             self.count_arrival(from)?;
             let length = (ENVELOPE + body.len()) as u32;
             if self.owes(from, length) {
                 self.owe(from);
             }
-        }
-        let outcome = self.tell(from, envelope, body, lent);
-        if envelope.kind.is_numbered() && outcome.is_err() {
-            // Without memory it is met again when there is some.
-            self.link(from).received = envelope.seq.wrapping_sub(1);
         }
         outcome
     }
@@ -383,5 +381,32 @@ impl Net {
         link.heads.heard = Pattern::of(&envelope).or(link.heads.heard);
         let body = self.receives.buffers.source(index, ENVELOPE as u32, body);
         Some((envelope, body))
+    }
+}
+
+/// Whether a message was not taken, for want of memory, and is met again when there is some. An
+/// error of any other class may have come behind its delivery: its number is taken, so that it is
+/// never delivered twice.
+#[inline]
+pub(super) fn is_met_again(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(error) if error.class == MPI_ERR_NO_MEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::constants::{MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
+
+    #[test]
+    fn only_a_message_without_memory_is_met_again() {
+        assert!(!is_met_again(&Ok(())));
+        for (class, again) in [
+            (MPI_ERR_NO_MEM, true),
+            (MPI_ERR_INTERN, false),
+            (MPI_ERR_OTHER, false),
+            (MPI_ERR_PROC_ABORTED, false),
+        ] {
+            assert_eq!(is_met_again(&Err(MpiError::new(class))), again, "{class}");
+        }
     }
 }
