@@ -10,7 +10,7 @@ use super::channel::State;
 use super::memory::Buffers;
 use super::queue::What;
 use super::receive::is_met_again;
-use super::{Id, Lent, Net};
+use super::{Lent, Net};
 use crate::errors::{Outcome, broken};
 use crate::transport::contract::{Deliver, Place, Roster};
 use crate::transport::polling::Polling;
@@ -179,7 +179,8 @@ impl Net {
         let word = u64::from(ack) << 32 | u64::from(inlet.machine.report());
         let bytes = word.to_le_bytes();
         let elements = [Element::inline(&bytes)];
-        let request = SendWr::write(Id::Peer(peer).code(), to.address, RKey(to.rkey), &elements);
+        let id = self.link(peer).wire.id;
+        let request = SendWr::write(id, to.address, RKey(to.rkey), &elements);
         let posted = self.submit(peer, request, SendFlags::INLINE, What::Room)?;
         if !posted {
             self.owe(peer);

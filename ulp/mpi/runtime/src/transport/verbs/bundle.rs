@@ -7,7 +7,7 @@
 use super::link::Link;
 use super::queue::What;
 use super::stats::Why;
-use super::{BUNDLE, Id, Lent, Net, Ready};
+use super::{BUNDLE, Lent, Net, Ready};
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome, broken};
 use crate::host::Source;
@@ -227,7 +227,7 @@ impl Net {
     /// Posts a bundle, for which there is room.
     fn send_bundle(&mut self, peer: u32, (buffer, length): (u32, usize), what: What) -> Outcome {
         let elements = [self.stages.memory.element(buffer, length as u32)];
-        let request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let request = SendWr::send(self.link(peer).wire.id, &elements);
         let sent = self.submit(peer, request, SendFlags::empty(), what)?;
         if !sent {
             // What lies in the log has a number already.

@@ -51,6 +51,8 @@ pub struct Wire {
     pub is_setting_up: bool,
     /// Its queue pair, once there is need, and what was posted to it.
     pub queue: Queue,
+    /// Identifier of requests to the peer, with the life of the connection; 0: there is none.
+    pub id: u64,
     /// The other end of that, once it is connected.
     pub end: Endpoint,
     /// Bytes of a packet's payload.
@@ -126,6 +128,7 @@ impl Link {
                 psn: 0,
                 is_setting_up: false,
                 queue: Queue::default(),
+                id: 0,
                 end: Endpoint::default(),
                 mtu: SHORTEST_MTU,
                 lost: None,

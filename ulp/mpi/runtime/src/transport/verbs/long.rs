@@ -4,7 +4,7 @@ use super::lane::LONGEST;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
 use super::offers::{reach_sink, reach_source};
 use super::queue::What;
-use super::{Id, Lent, Net};
+use super::{Lent, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_SUCCESS};
 use crate::errors::Outcome;
 use crate::handle::Token;
@@ -355,13 +355,13 @@ impl Net {
     /// Posts the next piece of transfer `index`.
     fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
         let most_reads = self.most_reads();
+        let id = self.link(peer).wire.id;
         let Some(transfer) = self.moves.transfers[index as usize].as_ref() else {
             return Ok(Posted::None);
         };
         let (next, left) = (transfer.next, transfer.length - transfer.next);
         let remote = transfer.remote.address.wrapping_add(next);
         let key = RKey(transfer.remote.rkey);
-        let id = Id::Peer(peer).code();
         let bytes = match transfer.direction {
             Direction::Lane(_) => left as u32,
             _ => left.min(piece) as u32,

@@ -7,7 +7,7 @@ use super::memory::Buffers;
 use super::queue::{Queue, What};
 use super::stages::{STAGES, Stages};
 use super::stats::Why;
-use super::{INLINE, Id, Net, RECEIVE};
+use super::{INLINE, Net, RECEIVE};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
@@ -26,7 +26,8 @@ const LONGEST_BY_PACKETS: usize = 1024;
 
 /// Writes a record by requests on the queue pair to a peer.
 struct Post<'a> {
-    peer: u32,
+    /// Identifier of requests.
+    id: u64,
     /// Number of the message.
     seq: u32,
     queue: &'a mut Queue,
@@ -52,7 +53,7 @@ enum Failure {
 
 impl Post<'_> {
     fn submit(&mut self, at: u32, elements: &[Element<'_>], flags: SendFlags, what: What) -> bool {
-        let request = write(self.peer, self.block, at, elements);
+        let request = write(self.id, self.block, at, elements);
         let posted = self.queue.submit(request, flags, what, self.closing);
         self.outcome(posted)
     }
@@ -85,7 +86,7 @@ impl Post<'_> {
             }
         });
         let elements = [Element::inline(bytes)];
-        let request = write(self.peer, self.block, put.at, &elements);
+        let request = write(self.id, self.block, put.at, &elements);
         let posted = self
             .queue
             .submit(request, SendFlags::INLINE, What::Room, self.closing);
@@ -112,7 +113,7 @@ impl Post<'_> {
         let shift = put.at % LINE;
         fill(&self.stages.memory, buffer, shift, put, payload);
         let elements = [self.stages.memory.element_at(buffer, shift, put.whole())];
-        let request = write(self.peer, self.block, put.at, &elements);
+        let request = write(self.id, self.block, put.at, &elements);
         let what = keep.completion(buffer);
         let posted = self
             .queue
@@ -155,11 +156,11 @@ impl Post<'_> {
     }
 }
 
-/// A request that writes to `at` in the block of `peer`.
+/// A request `id` that writes to `at` in the peer's block.
 #[inline]
-fn write<'a>(peer: u32, block: Place, at: u32, elements: &'a [Element<'a>]) -> SendWr<'a> {
+fn write<'a>(id: u64, block: Place, at: u32, elements: &'a [Element<'a>]) -> SendWr<'a> {
     let remote = block.address + u64::from(at);
-    SendWr::write(Id::Peer(peer).code(), remote, RKey(block.rkey), elements)
+    SendWr::write(id, remote, RKey(block.rkey), elements)
 }
 
 /// Puts what is written to `at` in a buffer; what has no meaning stays what it is.
@@ -228,7 +229,7 @@ impl Net {
             );
         }
         let mut post = Post {
-            peer,
+            id: link.wire.id,
             seq,
             queue: &mut link.wire.queue,
             stages: &mut self.stages,

@@ -334,7 +334,8 @@ impl Net {
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
         let link = self.link(peer);
-        if link.wire.lost.is_some() {
+        if wc.id() != link.wire.id {
+            // It is of an old life.
             return Ok(());
         }
         let what = link.wire.queue.completed();

@@ -4,7 +4,7 @@
 use super::acks::Keep;
 use super::queue::What;
 use super::stats::Why;
-use super::{INLINE, Id, Net, RECEIVE, Ready};
+use super::{INLINE, Net, RECEIVE, Ready};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
@@ -230,7 +230,7 @@ impl Net {
         bytes[ENVELOPE..at].copy_from_slice(body);
         source.copy_into(&mut bytes[at..]);
         let elements = [Element::inline(bytes)];
-        let request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let request = SendWr::send(link.wire.id, &elements);
         let flags = SendFlags::INLINE;
         match link
             .wire
@@ -280,7 +280,7 @@ impl Net {
         memory.write(buffer, ENVELOPE as u32, body);
         memory.fill(buffer, at as u32, source);
         let elements = [memory.element_at(buffer, left_out, length - left_out)];
-        let mut request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let mut request = SendWr::send(link.wire.id, &elements);
         if is_brief {
             request = request.immediate(Pattern::numbers(envelope));
         }

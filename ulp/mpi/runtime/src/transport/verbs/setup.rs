@@ -405,6 +405,7 @@ impl Net {
             return Ok(());
         };
         (link.wire.mtu, link.wire.end) = (mtu.bytes(), *end);
+        link.wire.id = Id::Peer(peer).in_life(1);
         self.take_up(&qp, psn, end)
     }
 
