@@ -7,7 +7,7 @@ use crate::errors::{Outcome, broken};
 use crate::handle::Token;
 use crate::host::{Sink, Source};
 use crate::trace;
-use ferriband_mpi_proto::connect::Card;
+use ferriband_mpi_proto::card::Card;
 use ferriband_mpi_proto::envelope::{Envelope, Kind};
 use zerocopy::FromBytes;
 

@@ -15,11 +15,12 @@ use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use crate::net::limits::{Limits, Rendezvous};
 use crate::transport::polling::Polling;
+use ferriband_heal::datagram::DATAGRAM;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, DeviceLimits, Gid, LinkLayer, Mtu, Pd, PortState,
     QKey, Qp, QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,
 };
-use ferriband_mpi_proto::connect::{Card, DATAGRAM};
+use ferriband_mpi_proto::card::Card;
 use ferriband_registration::Way as Registration;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;

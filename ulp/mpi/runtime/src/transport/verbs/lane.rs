@@ -16,10 +16,10 @@ use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
 use crate::handle::Token;
 use crate::transport::contract::{Deliver, Done, Roster};
+use ferriband_heal::Endpoint;
 use ferriband_ibv::{
     Access, ErrorKind, Qp, QpCaps, QpInit, QpType, RecvWr, SendFlags, SendWr, VerbsError, Wc,
 };
-use ferriband_mpi_proto::connect::Endpoint;
 use ferriband_mpi_proto::envelope::{self, Kind};
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;

@@ -9,6 +9,7 @@ use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome, broken};
 use crate::handle::Token;
 use crate::transport::contract::{Deliver, Done, Roster};
+use ferriband_heal::{PeerNews, State};
 use ferriband_ibv::{EventKind, Wc, WcStatus};
 use ferriband_mpi_proto::envelope::Kind;
 use std::os::fd::{AsRawFd, RawFd};
@@ -211,7 +212,7 @@ impl Net {
         let waits_for_card = stalled.iter().any(|peer| {
             self.links[*peer as usize]
                 .as_ref()
-                .is_none_or(|link| link.wire.machine.is_idle())
+                .is_none_or(|link| link.wire.session.state() == State::Idle)
         });
         let timeout = match self.due_ns() {
             _ if waits_for_card => CARD_MS,
@@ -285,7 +286,9 @@ impl Net {
             link.wire.lost = Some(text.clone());
             self.life.gone.push(Lost { peer, error: None });
         }
+        let now = self.connect.now();
         let link = self.link(peer);
+        link.wire.session.handle_peer(PeerNews::Dead, now);
         link.long.lane.lose();
         link.long.moving.clear();
         link.words.clear();

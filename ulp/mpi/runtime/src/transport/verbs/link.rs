@@ -5,9 +5,9 @@ use super::channel::Outbound;
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
+use ferriband_heal::{Endpoint, Paths, Session};
 use ferriband_ibv::Ah;
 use ferriband_mpi_proto::brief::Pattern;
-use ferriband_mpi_proto::connect::{Endpoint, Machine};
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
 use ferriband_mpi_proto::replay::{Owed, Replay};
@@ -41,14 +41,18 @@ pub struct Link {
 
 /// The connection itself: how it comes about, and what is posted to it.
 pub struct Wire {
-    /// How it comes about.
-    pub machine: Machine,
+    /// Its lives.
+    pub session: Session,
+    /// The paths to the peer.
+    pub paths: Paths,
     /// Where its set-up datagrams go, once the peer's card is known: handle and queue pair.
     pub way: Option<(Arc<Ah>, u32)>,
     /// The PSN that its sends begin with.
     pub psn: u32,
-    /// Whether it is among those that are being set up.
+    /// Whether it is among those that are looked after.
     pub is_setting_up: bool,
+    /// What its session has to say waits for room.
+    pub waits_to_say: bool,
     /// Its queue pair, once there is need, and what was posted to it.
     pub queue: Queue,
     /// Identifier of requests to the peer, with the life of the connection; 0: there is none.
@@ -120,13 +124,15 @@ pub struct Together {
 
 impl Link {
     /// None yet.
-    pub fn new(machine: Machine) -> Self {
+    pub fn new(session: Session) -> Self {
         Self {
             wire: Wire {
-                machine,
+                session,
+                paths: Paths::default(),
                 way: None,
                 psn: 0,
                 is_setting_up: false,
+                waits_to_say: false,
                 queue: Queue::default(),
                 id: 0,
                 end: Endpoint::default(),
@@ -163,7 +169,7 @@ impl Link {
     /// Whether the peer can be sent to.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.wire.machine.is_connected() && self.wire.lost.is_none()
+        self.wire.session.is_up()
     }
 
     /// Whether the peer is gone, however that is known.

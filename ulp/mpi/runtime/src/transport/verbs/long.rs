@@ -12,6 +12,7 @@ use crate::host::{Sink, Source};
 use crate::transport::contract::{
     Asked, Deliver, Done, Fetch, Fetched, Offered, Place, Roster, Served,
 };
+use ferriband_heal::PeerNews;
 use ferriband_ibv::{RKey, SendFlags, SendWr};
 use std::collections::HashMap;
 
@@ -331,11 +332,16 @@ impl Net {
     /// it is told nothing more.
     #[cold]
     pub fn forget(&mut self, peer: u32) {
+        let now = self.connect.now();
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return;
         };
         link.wire.is_dead = true;
         link.words.clear();
+        if !link.is_ready() {
+            // Nobody answers.
+            link.wire.session.handle_peer(PeerNews::Dead, now);
+        }
         // Nothing comes into the program's memory by it any more.
         link.long.lane.lose();
         for (index, place) in (0..).zip(&mut self.moves.transfers) {

@@ -13,6 +13,7 @@ mod bundle;
 mod channel;
 mod device;
 mod errors;
+mod heal;
 mod id;
 mod lane;
 mod life;

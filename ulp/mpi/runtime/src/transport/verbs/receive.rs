@@ -11,7 +11,6 @@ use crate::trace;
 use crate::transport::contract::{Deliver, Roster, Verdict, body_of, write_down};
 use ferriband_ibv::{Srq, Wc};
 use ferriband_mpi_proto::brief::Pattern;
-use ferriband_mpi_proto::connect::Step;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -136,7 +135,7 @@ impl Net {
             // Those of the last round: what the program has sent since may have told them.
             self.pay(roster)?;
         }
-        Ok(!self.connect.setting_up.is_empty() && self.set_up(roster)?)
+        Ok(!self.connect.setting_up.is_empty() && !self.has_more() && self.attend(roster)?)
     }
 
     fn completed<R: Roster, D: Deliver>(&mut self, wc: &Wc, lent: &mut Lent<'_, R, D>) -> Outcome {
@@ -222,8 +221,7 @@ impl Net {
             length,
             numbers,
         } = buffer;
-        let machine = &mut self.link(from).wire.machine;
-        if !machine.is_connected() && machine.handle_message() == Step::None {
+        if !self.link(from).is_ready() && !self.admits(from) {
             return Ok(());
         }
         let Some((envelope, body)) = self.read_message(from, (index, length), numbers) else {

@@ -1,0 +1,274 @@
+//! Lives of connections: what their sessions ask for is done, and what they say goes out.
+//!
+//! Owns: the steps of sessions ([`ferriband_heal::Session`]) and which of them need attention.
+//! Steps are taken where no completion is in hand, so that none belongs to a later life than the
+//! one that it is looked at in. Must not know: what a message says. The design is
+//! docs/design/heal.md.
+
+use super::Net;
+use super::device::{MOST_DATAGRAMS, PORT};
+use super::errors::failed;
+use super::id::Id;
+use super::link::Link;
+use crate::constants::MPI_ERR_PROC_ABORTED;
+use crate::errors::Outcome;
+use crate::transport::contract::Roster;
+use ferriband_heal::datagram::{ONLY_ADAPTER, Origin};
+use ferriband_heal::{
+    AdapterId, Cause, Datagram, Kind, PathId, Reason, Report, State, Step, Taken, Transmit,
+};
+use ferriband_ibv::{Element, Qpn, SendFlags, SendWr, VerbsError};
+use ferriband_mpi_proto::card::Card;
+
+/// A peer that has not answered the first question for so long is mentioned.
+const PATIENCE_NS: u64 = 60_000_000_000;
+
+/// The one path to a peer: of the one adapter.
+pub(super) const PATH: PathId = PathId(0);
+
+impl Net {
+    /// Looks after the connection to `peer` from here on.
+    pub(super) fn heed(&mut self, peer: u32) {
+        let link = self.link(peer);
+        if !link.wire.is_setting_up {
+            link.wire.is_setting_up = true;
+            self.connect.setting_up.push(peer);
+        }
+    }
+
+    /// The time at which a connection that is looked after needs attention, in nanoseconds from
+    /// now.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let now = self.connect.now();
+        let peers = self.connect.setting_up.iter();
+        peers
+            .filter_map(|peer| {
+                let link = self.links[*peer as usize].as_deref()?;
+                link.wire.session.poll_timeout()
+            })
+            .min()
+            .map(|at| at.since(now))
+    }
+
+    /// Looks after connections that are not up, where no completion is in hand. True if something
+    /// happened.
+    #[cold]
+    pub(super) fn attend<R: Roster>(&mut self, roster: &R) -> Outcome<bool> {
+        let mut did = false;
+        let crowd = self.connect.setting_up.len();
+        for at in (0..crowd).rev() {
+            let Some(peer) = self.connect.setting_up.get(at).copied() else {
+                continue;
+            };
+            let now = self.connect.now();
+            let session = &mut self.link(peer).wire.session;
+            session.handle_crowd(crowd as u32);
+            if session.poll_timeout().is_some_and(|at| now >= at) {
+                session.handle_timeout(now);
+            }
+            self.drive(roster, peer)?;
+            let link = self.link(peer);
+            if !link.needs_attention() {
+                // It must not come back by itself: a rank that always has something to do never
+                // gives its core away.
+                link.wire.is_setting_up = false;
+                self.connect.setting_up.swap_remove(at);
+                did = true;
+            }
+        }
+        Ok(did)
+    }
+
+    /// Does what the session of `peer` asks for, and sends what it has to say.
+    pub(super) fn drive<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome {
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && let Some(step) = self.link(peer).wire.session.poll_step()
+        {
+            outcome = self.step(roster, peer, step);
+        }
+        while let Some(report) = self.link(peer).wire.session.poll_report() {
+            self.tell_report(peer, &report);
+        }
+        outcome.and(self.transmit(peer))
+    }
+
+    fn step<R: Roster>(&mut self, roster: &R, peer: u32, step: Step) -> Outcome {
+        let now = self.connect.now();
+        match step {
+            Step::Fence { .. } => self.fence(peer),
+            Step::Make { .. } => {
+                let own = self.queue_pair(peer).map_err(errno);
+                let session = &mut self.link(peer).wire.session;
+                if let Err(errno) = own {
+                    session.refuse(errno, now);
+                }
+                session.made(own, now);
+            }
+            Step::Connect { epoch, end, .. } => {
+                let done = self.connect(peer, epoch, &end).map_err(errno);
+                let session = &mut self.link(peer).wire.session;
+                if let Err(errno) = done {
+                    session.refuse(errno, now);
+                }
+                session.connected(done, now);
+            }
+            Step::Replay { .. } => self.link(peer).wire.session.replayed(0, now),
+            Step::Up => (),
+            Step::Lost(reason) => return self.bury(roster, peer, reason),
+        }
+        Ok(())
+    }
+
+    /// The life is over before a message has gone or come: its queue pair is destroyed. With one
+    /// that has carried messages the peer is lost.
+    fn fence(&mut self, peer: u32) {
+        let link = self.link(peer);
+        let is_lost = link.wire.session.state() == State::Lost;
+        let has_carried = link.sent != 0 || link.received != 0;
+        if !is_lost && has_carried {
+            let why = "the other end has given it up";
+            self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
+        } else if !is_lost {
+            self.drop_queue_pair(peer);
+        }
+        let now = self.connect.now();
+        self.link(peer).wire.session.fenced(Taken::default(), now);
+    }
+
+    /// The session of `peer` is over.
+    fn bury<R: Roster>(&mut self, roster: &R, peer: u32, reason: Reason) -> Outcome {
+        if self.link(peer).wire.lost.is_some() {
+            return Ok(());
+        }
+        let error = |errno: u32| std::io::Error::from_raw_os_error(errno.cast_signed());
+        let why = match reason {
+            Reason::Dead | Reason::Over => {
+                self.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
+                return Ok(());
+            }
+            Reason::Ended(_) if self.life.closing && roster.is_over(peer) => {
+                self.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
+                return Ok(());
+            }
+            Reason::Ended(errno) => {
+                let why = format!("the other end is no more: {}", error(errno));
+                self.lose_aloud(peer, &why, MPI_ERR_PROC_ABORTED);
+                return Ok(());
+            }
+            Reason::Silent { for_ns } => {
+                format!("it has not answered for {} s", for_ns / 1_000_000_000)
+            }
+            Reason::NoAdapter { for_ns } => {
+                let seconds = for_ns / 1_000_000_000;
+                format!("no adapter can be used for {seconds} s")
+            }
+            Reason::Refused(errno) => format!("it refuses a connection: {}", error(errno)),
+            Reason::Own(errno) => {
+                let error = error(errno);
+                format!("no queue pair can be connected to it: {error}")
+            }
+        };
+        Err(self.lose(peer, &why, MPI_ERR_PROC_ABORTED))
+    }
+
+    /// A message has come from `from`, whose connection is not up. Whether it is of a life.
+    #[cold]
+    pub(super) fn admits(&mut self, from: u32) -> bool {
+        let now = self.connect.now();
+        let session = &mut self.link(from).wire.session;
+        match session.state() {
+            State::Lost => return false,
+            State::Answering => session.handle_message(now),
+            _ => return true,
+        }
+        self.heed(from);
+        true
+    }
+
+    fn tell_report(&self, peer: u32, report: &Report) {
+        let (me, name) = (self.connect.me, &self.device.name);
+        let lasts_ns = report.fence_ns + report.reconnect_ns;
+        if report.lasts && report.cause == Cause::First && lasts_ns >= PATIENCE_NS {
+            complain!(
+                "ferriband MPI: rank {me}: rank {peer} has not answered by {name} for {} s; it may be computing, or {name} may lead nowhere",
+                lasts_ns / 1_000_000_000
+            );
+        }
+    }
+
+    /// Tells `peer` that this end of the connection is no more.
+    #[cold]
+    pub(super) fn tell_end(&mut self, peer: u32) -> Outcome {
+        let now = self.connect.now();
+        let session = &mut self.link(peer).wire.session;
+        session.refuse(libc::EFAULT.unsigned_abs(), now);
+        self.heed(peer);
+        self.transmit(peer)
+    }
+
+    /// Sends what the session of `peer` has to say, as far as there is room.
+    fn transmit(&mut self, peer: u32) -> Outcome {
+        loop {
+            let (now, has_room) = (self.connect.now(), self.connect.under_way < MOST_DATAGRAMS);
+            let wire = &mut self.link(peer).wire;
+            let Some((ah, number)) = wire.way.clone() else {
+                return Ok(());
+            };
+            let next = wire.session.poll_transmit(&mut wire.paths, now);
+            wire.waits_to_say = next.is_some() && !has_room;
+            let Some(Transmit { datagram, .. }) = next.filter(|_| has_room) else {
+                return Ok(());
+            };
+            let bytes = self.addressed(datagram).emit();
+            let elements = [Element::inline(&bytes)];
+            let mut request = SendWr::send(Id::Sent.code(), &elements)
+                .flags(SendFlags::INLINE | SendFlags::SIGNALED)
+                .to(&ah, Qpn(number), self.qkey());
+            let posted = self.connect.ud.post_send(&mut request);
+            posted.map_err(|error| failed(&self.device.name, error))?;
+            self.connect.under_way += 1;
+            self.link(peer).wire.session.transmitted();
+        }
+    }
+
+    /// With where this rank can be answered.
+    fn addressed(&self, mut datagram: Datagram) -> Datagram {
+        let card = &self.device.card;
+        datagram.origin = Origin {
+            adapter: AdapterId(0),
+            flags: ONLY_ADAPTER,
+            ud: card.qpn,
+            echo: 0,
+            serial: 0,
+        };
+        if datagram.kind != Kind::Rtu {
+            (datagram.end.lid, datagram.end.gid) = (card.lid, card.gid);
+        }
+        datagram
+    }
+
+    /// The path to a peer with this card.
+    pub(super) fn path_to(&self, card: &Card) -> ferriband_heal::Path {
+        ferriband_heal::Path {
+            adapter: AdapterId(0),
+            port: PORT,
+            sgid_index: self.device.gid_index,
+            dlid: card.lid,
+            dgid: card.gid,
+            mtu: card.mtu,
+            ..ferriband_heal::Path::default()
+        }
+    }
+}
+
+impl Link {
+    /// Whether its session has something to do by itself, or to say.
+    fn needs_attention(&self) -> bool {
+        self.wire.session.poll_timeout().is_some() || self.wire.waits_to_say
+    }
+}
+
+fn errno(error: VerbsError) -> u32 {
+    error.errno().unsigned_abs()
+}
