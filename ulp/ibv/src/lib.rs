@@ -54,7 +54,7 @@ pub use objects::event::{AsyncEvent, EventKind, Subject};
 pub use objects::leaked;
 pub use objects::lent::Lent;
 pub use objects::pd::{Mr, Pd};
-pub use objects::qp::{InOrder, Qp, QpCaps, QpInit, Rtr, Rts};
+pub use objects::qp::{InOrder, NotClosed, Qp, QpCaps, QpInit, Rtr, Rts};
 pub use objects::region::{OutOfRange, Region};
 pub use objects::srq::{Srq, XrcSrqInit};
 pub use objects::xrcd::Xrcd;

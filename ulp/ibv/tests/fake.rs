@@ -148,6 +148,36 @@ fn whatever_the_order_of_drops_children_go_first_and_busy_ones_stay() {
 }
 
 #[test]
+fn a_queue_pair_that_cannot_be_closed_comes_back_with_the_reason() {
+    let Some(fake) = Fake::load("close", &[]) else {
+        return;
+    };
+    let context = fake.open();
+    let pd = Pd::alloc(&context).expect("a domain");
+    let cq = Cq::create(&context, 9, None, 0).expect("a queue");
+    let qp = Qp::create(&pd, &QpInit::new(QpType::Rc, &cq, &cq)).expect("a queue pair");
+    let other = Arc::clone(&qp);
+    fake.log();
+    // whoever else holds it may be using it
+    let kept = qp.close().expect_err("it is held");
+    assert_eq!(kept.error.errno(), libc::EBUSY);
+    assert_eq!(fake.log(), [""; 0]);
+    drop(other);
+    // a peer in the middle of an access
+    fake.busy(c"qp");
+    let kept = kept.qp.close().expect_err("the device says so");
+    assert_eq!(kept.error.errno(), libc::EBUSY);
+    assert_eq!(fake.log(), ["-qp"]);
+    kept.qp.stop(QpState::Error).expect("it is there");
+    fake.busy(c"");
+    fake.log();
+    kept.qp.close().expect("it is closed");
+    assert_eq!(fake.log(), ["-qp"], "once");
+    drop((pd, cq, context));
+    assert_eq!(fake.log(), ["-pd", "-cq", "-context", "-list"]);
+}
+
+#[test]
 fn a_queue_pair_is_taken_to_rts_with_exactly_what_its_service_needs() {
     let Some(fake) = Fake::load("states", &[]) else {
         return;

@@ -26,7 +26,8 @@ pub struct Qp {
     number: Qpn,
     qp_type: QpType,
     f: &'static Functions,
-    kept: Kept,
+    /// None once it is destroyed.
+    kept: Option<Kept>,
 }
 
 any_thread!(Qp);
@@ -273,7 +274,7 @@ impl Qp {
             number: Qpn(number),
             qp_type: QpType::from_c(qp_type),
             f: context.f(),
-            kept,
+            kept: Some(kept),
         }))
     }
 
@@ -407,8 +408,9 @@ impl Qp {
     /// True if it takes its receives from a shared queue.
     pub(crate) fn has_srq(&self) -> bool {
         match &self.kept {
-            Kept::Plain { queues, .. } | Kept::Managed { queues, .. } => queues.2.is_some(),
-            Kept::Target(_) => true,
+            Some(Kept::Plain { queues, .. } | Kept::Managed { queues, .. }) => queues.2.is_some(),
+            Some(Kept::Target(_)) => true,
+            None => false,
         }
     }
 
@@ -527,10 +529,60 @@ impl Qp {
         })
     }
 
+    /// Destroys the queue pair, as dropping it does, and gives back what the device said of it.
+    ///
+    /// # Errors
+    /// The queue pair, which is as it was and may be closed again later: EBUSY while another handle
+    /// of it is kept here, or while a peer is in the middle of an access by it; what else the
+    /// device says.
+    pub fn close(self: Arc<Self>) -> Result<(), NotClosed> {
+        let mut qp = Arc::try_unwrap(self).map_err(|qp| {
+            let error = VerbsError::new("ibv_destroy_qp", libc::EBUSY);
+            NotClosed { qp, error }
+        })?;
+        if matches!(qp.kept, Some(Kept::Managed { .. })) {
+            // rdma_destroy_qp says nothing
+            return Ok(());
+        }
+        match VerbsError::check("ibv_destroy_qp", qp.destroy()) {
+            Ok(()) => {
+                qp.kept = None;
+                Ok(())
+            }
+            Err(error) => Err(NotClosed {
+                qp: Arc::new(qp),
+                error,
+            }),
+        }
+    }
+
+    /// To be called once with success, and nothing after it.
+    fn destroy(&self) -> c_int {
+        // SAFETY: nobody uses it any more; events were acknowledged as they were taken.
+        unsafe { (self.f.ibv_destroy_qp)(self.as_ptr()) }
+    }
+
     fn as_ptr(&self) -> *mut sys::ibv_qp {
         self.at.as_ptr()
     }
 }
+
+/// A queue pair that could not be closed.
+#[derive(Debug)]
+pub struct NotClosed {
+    /// The queue pair.
+    pub qp: Arc<Qp>,
+    /// Why not.
+    pub error: VerbsError,
+}
+
+impl fmt::Display for NotClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "queue pair {}: {}", self.qp.number.0, self.error)
+    }
+}
+
+impl std::error::Error for NotClosed {}
 
 /// Links receives to a chain and posts it by `post`, up to the first that is refused.
 pub(super) fn post_receives(
@@ -585,11 +637,10 @@ impl fmt::Debug for Qp {
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        if let Kept::Managed { id, .. } = &self.kept {
-            return id.destroy_qp();
+        match self.kept.take() {
+            None => {}
+            Some(Kept::Managed { id, .. }) => id.destroy_qp(),
+            Some(kept) => after_destruction(self.destroy(), || kept),
         }
-        // SAFETY: nobody uses it any more; events were acknowledged as they were taken.
-        let returned = unsafe { (self.f.ibv_destroy_qp)(self.as_ptr()) };
-        after_destruction(returned, || self.kept.clone());
     }
 }
