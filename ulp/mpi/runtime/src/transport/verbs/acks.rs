@@ -1,7 +1,9 @@
 //! Message-level acknowledgements: what was sent by verbs is kept until the peer's runtime says that it has taken it.
 //!
-//! A short message is laid out in the log and posted from there; a longer one stays in the staging buffer that the adapter sends it from; where the sender has a mirror of
-//! the block, records lie there. So keeping a message costs a copy only where staging buffers run short.
+//! A short message is laid out in the log and posted from there; a longer one stays in the staging
+//! buffer that the adapter sends it from. So keeping a message costs a copy only where staging
+//! buffers run short, and where the sender has a mirror of the block: that is a picture of a block
+//! which is gone once the connection has failed.
 //!
 //! The number of the last message taken rides on every envelope and on every return of credit; after many messages or bytes it goes alone, in the return word where
 //! there is a channel, else in a NOTE. A return word wakes nobody: a rank whose messages wait for room in the log does not sleep for long.

@@ -156,6 +156,24 @@ impl Net {
         self.blocks.inlets.get_mut(index as usize)?.as_mut()
     }
 
+    /// Whether a record of `peer` lies in its block whose turn has come; then the next look takes
+    /// it.
+    #[cold]
+    pub(super) fn has_record_in_turn(&mut self, peer: u32) -> bool {
+        let link = self.link(peer);
+        let (next, inlet) = (link.received.wrapping_add(1), link.fast.inlet);
+        let Some(index) = inlet else {
+            return false;
+        };
+        let record = self.inlet(index).and_then(|inlet| inlet.peek().ok()?);
+        let envelope = record.and_then(|record| Envelope::parse(record.envelope));
+        let is_next = envelope.is_some_and(|envelope| envelope.seq == next);
+        if is_next {
+            self.blocks.polling.warm(index);
+        }
+        is_next
+    }
+
     #[inline]
     fn is_ready(&self, index: u32) -> bool {
         self.blocks

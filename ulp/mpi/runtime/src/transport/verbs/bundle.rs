@@ -142,8 +142,8 @@ impl Net {
             link.acks.log.hold(Held {
                 seq: last,
                 buffer,
-                at: ENVELOPE as u32,
-                length: (length - ENVELOPE) as u32,
+                at: 0,
+                length: length as u32,
             });
         }
         let what = if is_held {
@@ -229,6 +229,13 @@ impl Net {
         let elements = [self.stages.memory.element(buffer, length as u32)];
         let request = SendWr::send(self.link(peer).wire.id, &elements);
         let sent = self.submit(peer, request, SendFlags::empty(), what)?;
+        if !sent && !self.link(peer).is_ready() {
+            // It lies in the log and has its numbers: it goes in the next life.
+            if let What::Buffer(buffer) = what {
+                self.stages.give(buffer);
+            }
+            return Ok(());
+        }
         if !sent {
             // What lies in the log has a number already.
             let text = "a queue that has room takes no request";

@@ -95,6 +95,15 @@ impl Outbound {
         }
     }
 
+    /// The connection is made anew: there is no block, and none is on its way.
+    pub(super) fn fence(&mut self) {
+        self.state = State::Closed;
+        self.messages = 0;
+        self.judged = (0, 0);
+        self.is_too_small = false;
+        self.old.clear();
+    }
+
     /// Counts what became of a message that had a block.
     #[inline]
     pub fn judge(&mut self, why: Option<Why>) {

@@ -80,6 +80,8 @@ pub struct Device {
     pub(super) pd: Arc<Pd>,
     pub(super) channel: Arc<CompChannel>,
     pub(super) cq: Arc<Cq>,
+    /// Completions that it holds.
+    pub(super) entries: u32,
 }
 
 impl Net {
@@ -235,6 +237,7 @@ impl Device {
             pd,
             channel,
             cq,
+            entries,
             name,
             context,
         })

@@ -2,6 +2,7 @@
 //! what the last messages said, long messages, and those that go together.
 
 use super::channel::Outbound;
+use super::heal::{Fence, Replay};
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
@@ -10,7 +11,7 @@ use ferriband_ibv::Ah;
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
-use ferriband_mpi_proto::replay::{Owed, Replay};
+use ferriband_mpi_proto::replay::{self, Owed};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -57,6 +58,12 @@ pub struct Wire {
     pub queue: Queue,
     /// Identifier of requests to the peer, with the life of the connection; 0: there is none.
     pub id: u64,
+    /// The device has said that its queue pair takes no receive any more.
+    pub takes_none: bool,
+    /// The fence behind its last life, while that is under way.
+    pub fence: Option<Fence>,
+    /// What is sent again, in a life that has just begun.
+    pub replay: Option<Replay>,
     /// The other end of that, once it is connected.
     pub end: Endpoint,
     /// Bytes of a packet's payload.
@@ -84,7 +91,7 @@ pub struct Fast {
 #[derive(Default)]
 pub struct Acks {
     /// Messages that the peer has not acknowledged.
-    pub log: Replay,
+    pub log: replay::Replay,
     /// A message waits until it has.
     pub is_log_full: bool,
     /// What the peer is not told that it has come.
@@ -135,6 +142,9 @@ impl Link {
                 waits_to_say: false,
                 queue: Queue::default(),
                 id: 0,
+                takes_none: false,
+                fence: None,
+                replay: None,
                 end: Endpoint::default(),
                 mtu: SHORTEST_MTU,
                 lost: None,
@@ -158,9 +168,11 @@ impl Link {
         self.acks.owed.told();
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is under way, and nothing is to be sent again.
     pub fn is_quiet(&self) -> bool {
-        self.wire.queue.is_quiet()
+        let has_all = self.sent == self.acks.log.acknowledged();
+        (has_all || self.is_ready())
+            && self.wire.queue.is_quiet()
             && self.long.lane.is_quiet()
             && self.long.moving.is_empty()
             && self.words.is_empty()

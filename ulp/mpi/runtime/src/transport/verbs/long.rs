@@ -293,6 +293,20 @@ impl Net {
         self.coalesce.presses = false;
     }
 
+    /// Whether a part of a long message from or to `peer` has moved, or may have.
+    pub(super) fn is_carrying(&self, peer: u32) -> bool {
+        let Some(link) = self.links[peer as usize].as_deref() else {
+            return false;
+        };
+        let moving = &link.long.moving;
+        let mut transfers = (0..).zip(&self.moves.transfers);
+        link.long.lane.oldest_landing().is_some()
+            || transfers.any(|(index, transfer)| {
+                let of_peer = transfer.as_ref().filter(|one| one.peer == peer);
+                of_peer.is_some_and(|one| one.next != 0 || !moving.contains(&index))
+            })
+    }
+
     /// `bytes` of a transfer have come, or gone.
     pub(super) fn moved<R, D: Deliver>(
         &mut self,

@@ -8,7 +8,7 @@ use super::queue::{Queue, What};
 use super::stages::{STAGES, Stages};
 use super::stats::Why;
 use super::{INLINE, Net, RECEIVE};
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
+use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::transport::contract::Place;
@@ -32,7 +32,7 @@ struct Post<'a> {
     seq: u32,
     queue: &'a mut Queue,
     stages: &'a mut Stages,
-    /// What the message is kept in, if it is, and no mirror keeps it.
+    /// What the message is kept in, if it is.
     log: Option<&'a mut Replay>,
     block: Place,
     /// A copy of the block, for the designs that need one: records are written from it.
@@ -134,8 +134,12 @@ impl Post<'_> {
     }
 
     fn put_mirrored(&mut self, mirror: &Buffers, put: &Put<'_>, payload: Option<Source>) -> bool {
+        let length = put.head.len() + put.length as usize;
+        // A mirror is a picture of a block that is gone once the connection has failed.
+        let log = self.log.as_deref().filter(|_| payload.is_some());
+        let can_keep = log.is_none_or(|log| log.has_room(length));
         // Once the mirror has changed, the block must.
-        if self.queue.room() == 0 {
+        if self.queue.room() == 0 || !can_keep {
             return false;
         }
         fill(mirror, 0, put.at, put, payload);
@@ -151,6 +155,12 @@ impl Post<'_> {
         };
         if !posted && self.failure.is_none() {
             self.failure = Some(Failure::Full);
+        }
+        if posted && let Some((log, payload)) = self.log.as_deref_mut().zip(payload) {
+            let head: [&[u8]; 2] = [put.head, &[]];
+            log.keep(self.seq, head, put.length as usize, |rest| {
+                payload.copy_into(rest);
+            });
         }
         posted
     }
@@ -233,8 +243,7 @@ impl Net {
             seq,
             queue: &mut link.wire.queue,
             stages: &mut self.stages,
-            // Where the sender has a mirror of the block, that is the log.
-            log: (acks && open.mirror.is_none()).then_some(&mut link.acks.log),
+            log: acks.then_some(&mut link.acks.log),
             block: open.block,
             mirror: open.mirror.as_ref(),
             closing: self.life.closing,
@@ -247,7 +256,8 @@ impl Net {
         match failure {
             None => (),
             Some(Failure::Verbs(error)) => {
-                return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+                self.unposted(peer, &error)?;
+                return Ok(Some(Why::Busy));
             }
             Some(Failure::Full) => {
                 let text = "a queue that has room takes no request";

@@ -5,7 +5,7 @@ use super::acks::Keep;
 use super::queue::What;
 use super::stats::Why;
 use super::{INLINE, Net, RECEIVE, Ready};
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
+use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::host::Source;
 use crate::trace;
@@ -245,7 +245,7 @@ impl Net {
                 Ok(true)
             }
             Ok(false) => Ok(false),
-            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+            Err(error) => self.unposted(peer, &error),
         }
     }
 
@@ -293,7 +293,7 @@ impl Net {
             Ok(sent) => sent,
             Err(error) => {
                 self.stages.give(buffer);
-                return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+                return self.unposted(peer, &error);
             }
         };
         if !sent {
@@ -347,7 +347,7 @@ impl Net {
             .submit(request, flags, what, self.life.closing)
         {
             Ok(posted) => Ok(posted),
-            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+            Err(error) => self.unposted(peer, &error),
         }
     }
 }

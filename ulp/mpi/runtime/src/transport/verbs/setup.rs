@@ -91,6 +91,12 @@ impl Numbers {
         self.ranks.insert(number, peer);
     }
 
+    /// The queue pairs to `peer` are no more.
+    pub(super) fn forget_all_of(&mut self, peer: u32) {
+        self.ranks.retain(|_, rank| *rank != peer);
+        self.last = NO_PAIR;
+    }
+
     /// The queue pair `number` is no more.
     pub(super) fn forget(&mut self, number: u32) {
         self.ranks.remove(&number);
@@ -278,16 +284,6 @@ impl Net {
         (link.wire.mtu, link.wire.end) = (mtu.bytes(), *end);
         link.wire.id = Id::Peer(peer).in_life(epoch.0);
         self.take_up(&qp, psn, end)
-    }
-
-    /// There is no queue pair for `peer` any more, and no request of it.
-    pub(super) fn drop_queue_pair(&mut self, peer: u32) {
-        let wire = &mut self.link(peer).wire;
-        wire.id = 0;
-        let queue = std::mem::take(&mut wire.queue);
-        if let Some(qp) = queue.qp {
-            self.numbers.forget(qp.number().0);
-        }
     }
 
     fn mtu_to(&self, end: &Endpoint) -> Mtu {

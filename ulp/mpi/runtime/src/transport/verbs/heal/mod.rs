@@ -1,27 +1,32 @@
 //! Lives of connections: what their sessions ask for is done, and what they say goes out.
 //!
-//! Owns: the steps of sessions ([`ferriband_heal::Session`]) and which of them need attention.
+//! Owns: the steps of sessions ([`ferriband_heal::Session`]) and which of them need attention, the
+//! fence between two lives ([`fence`]) and what is sent again behind it ([`replay`]).
 //! Steps are taken where no completion is in hand, so that none belongs to a later life than the
 //! one that it is looked at in. Must not know: what a message says. The design is
 //! docs/design/heal.md.
+
+mod fence;
+mod replay;
+mod report;
 
 use super::Net;
 use super::device::{MOST_DATAGRAMS, PORT};
 use super::errors::failed;
 use super::id::Id;
-use super::link::Link;
+use super::link::{Link, Wire};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use crate::transport::contract::Roster;
 use ferriband_heal::datagram::{ONLY_ADAPTER, Origin};
 use ferriband_heal::{
-    AdapterId, Cause, Datagram, Kind, PathId, Reason, Report, State, Step, Taken, Transmit,
+    AdapterId, Cause, Datagram, Kind, PathId, PeerNews, Reason, State, Step, Transmit,
 };
 use ferriband_ibv::{Element, Qpn, SendFlags, SendWr, VerbsError};
 use ferriband_mpi_proto::card::Card;
 
-/// A peer that has not answered the first question for so long is mentioned.
-const PATIENCE_NS: u64 = 60_000_000_000;
+pub use fence::Fence;
+pub use replay::Replay;
 
 /// The one path to a peer: of the one adapter.
 pub(super) const PATH: PathId = PathId(0);
@@ -43,17 +48,18 @@ impl Net {
         let peers = self.connect.setting_up.iter();
         peers
             .filter_map(|peer| {
-                let link = self.links[*peer as usize].as_deref()?;
-                link.wire.session.poll_timeout()
+                let wire = &self.links[*peer as usize].as_deref()?.wire;
+                let at_once = wire.is_at_work().then_some(now);
+                at_once.or_else(|| wire.session.poll_timeout())
             })
             .min()
             .map(|at| at.since(now))
     }
 
-    /// Looks after connections that are not up, where no completion is in hand. True if something
-    /// happened.
+    /// Looks after connections that are not up, where no completion is in hand; the last look has
+    /// found `count`. True if something happened.
     #[cold]
-    pub(super) fn attend<R: Roster>(&mut self, roster: &R) -> Outcome<bool> {
+    pub(super) fn attend<R: Roster>(&mut self, roster: &R, count: usize) -> Outcome<bool> {
         let mut did = false;
         let crowd = self.connect.setting_up.len();
         for at in (0..crowd).rev() {
@@ -61,12 +67,21 @@ impl Net {
                 continue;
             };
             let now = self.connect.now();
+            let is_over = self.life.closing && roster.is_over(peer);
             let session = &mut self.link(peer).wire.session;
             session.handle_crowd(crowd as u32);
             if session.poll_timeout().is_some_and(|at| now >= at) {
                 session.handle_timeout(now);
             }
+            if is_over {
+                session.handle_peer(PeerNews::Over, now);
+            }
+            self.carry_fence(peer, count as u32)?;
             self.drive(roster, peer)?;
+            if self.link(peer).wire.replay.is_some() {
+                self.carry_replay(peer)?;
+                self.drive(roster, peer)?;
+            }
             let link = self.link(peer);
             if !link.needs_attention() {
                 // It must not come back by itself: a rank that always has something to do never
@@ -96,11 +111,13 @@ impl Net {
     fn step<R: Roster>(&mut self, roster: &R, peer: u32, step: Step) -> Outcome {
         let now = self.connect.now();
         match step {
-            Step::Fence { .. } => self.fence(peer),
+            Step::Fence { .. } => return self.begin_fence(peer),
             Step::Make { .. } => {
                 let own = self.queue_pair(peer).map_err(errno);
                 let session = &mut self.link(peer).wire.session;
-                if let Err(errno) = own {
+                if let Err(errno) = own
+                    && (session.epoch().is_none() || !is_passing(errno))
+                {
                     session.refuse(errno, now);
                 }
                 session.made(own, now);
@@ -108,32 +125,18 @@ impl Net {
             Step::Connect { epoch, end, .. } => {
                 let done = self.connect(peer, epoch, &end).map_err(errno);
                 let session = &mut self.link(peer).wire.session;
-                if let Err(errno) = done {
+                if let Err(errno) = done
+                    && session.epoch().is_none()
+                {
                     session.refuse(errno, now);
                 }
                 session.connected(done, now);
             }
-            Step::Replay { .. } => self.link(peer).wire.session.replayed(0, now),
+            Step::Replay { peer: word, .. } => return self.begin_replay(peer, word),
             Step::Up => (),
             Step::Lost(reason) => return self.bury(roster, peer, reason),
         }
         Ok(())
-    }
-
-    /// The life is over before a message has gone or come: its queue pair is destroyed. With one
-    /// that has carried messages the peer is lost.
-    fn fence(&mut self, peer: u32) {
-        let link = self.link(peer);
-        let is_lost = link.wire.session.state() == State::Lost;
-        let has_carried = link.sent != 0 || link.received != 0;
-        if !is_lost && has_carried {
-            let why = "the other end has given it up";
-            self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
-        } else if !is_lost {
-            self.drop_queue_pair(peer);
-        }
-        let now = self.connect.now();
-        self.link(peer).wire.session.fenced(Taken::default(), now);
     }
 
     /// The session of `peer` is over.
@@ -184,17 +187,6 @@ impl Net {
         }
         self.heed(from);
         true
-    }
-
-    fn tell_report(&self, peer: u32, report: &Report) {
-        let (me, name) = (self.connect.me, &self.device.name);
-        let lasts_ns = report.fence_ns + report.reconnect_ns;
-        if report.lasts && report.cause == Cause::First && lasts_ns >= PATIENCE_NS {
-            complain!(
-                "ferriband MPI: rank {me}: rank {peer} has not answered by {name} for {} s; it may be computing, or {name} may lead nowhere",
-                lasts_ns / 1_000_000_000
-            );
-        }
     }
 
     /// Tells `peer` that this end of the connection is no more.
@@ -262,13 +254,48 @@ impl Net {
     }
 }
 
+impl Net {
+    /// A request to `peer` could not be posted: the life is over, and what was to go waits; or the
+    /// peer is lost.
+    #[cold]
+    pub(super) fn unposted(&mut self, peer: u32, error: &VerbsError) -> Outcome<bool> {
+        if !self.link(peer).wire.has_life() {
+            return Ok(false);
+        }
+        if self.heals(peer) {
+            self.end_life(peer, Cause::Verb);
+            return Ok(false);
+        }
+        Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED))
+    }
+}
+
 impl Link {
     /// Whether its session has something to do by itself, or to say.
     fn needs_attention(&self) -> bool {
-        self.wire.session.poll_timeout().is_some() || self.wire.waits_to_say
+        let wire = &self.wire;
+        wire.session.poll_timeout().is_some() || wire.waits_to_say || wire.is_at_work()
+    }
+}
+
+impl Wire {
+    /// Whether there is a life that can fail.
+    pub(super) fn has_life(&self) -> bool {
+        let state = self.session.state();
+        matches!(state, State::Up | State::Replaying | State::Answering)
+    }
+
+    /// Whether each look at the device carries something on.
+    fn is_at_work(&self) -> bool {
+        self.fence.is_some() || self.replay.is_some()
     }
 }
 
 fn errno(error: VerbsError) -> u32 {
     error.errno().unsigned_abs()
+}
+
+/// Whether what has failed so may be possible soon.
+fn is_passing(errno: u32) -> bool {
+    matches!(errno.cast_signed(), libc::ENOMEM | libc::EAGAIN)
 }
