@@ -112,6 +112,34 @@ fn memory_that_is_lost_meanwhile_ends_the_connection_at_both_sides_at_once() {
 }
 
 #[test]
+fn connections_whose_queue_pairs_fail_are_made_anew() {
+    let program = Program::new("heals");
+    let verbs = ["--same-host", "verbs"];
+    for settings in [
+        &[][..],
+        // Channels from the first message on; such as have a mirror; none.
+        &["--set", "open_after=1"],
+        &["--set", "open_after=1", "--set", "design=variable-top"],
+        &["--set", "fast_channels=0"],
+    ] {
+        for ranks in [2, 4] {
+            let said = program.succeeds(ranks, &[&verbs[..], settings].concat());
+            assert_eq!(said, format!("heals: {ranks} ranks: ok\n"), "{settings:?}");
+        }
+    }
+    program.leaves_nobody();
+}
+
+#[test]
+fn connections_between_hosts_are_made_anew() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let output = two_hosts(&[Program::new("heals")], &[]);
+    says(&output, "heals: 2 ranks: ok\nheals: 4 ranks: ok\n", "");
+}
+
+#[test]
 fn a_full_dev_shm_is_no_matter() {
     let unshare = || {
         let mut unshare = Command::new("unshare");

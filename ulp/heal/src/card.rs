@@ -250,7 +250,7 @@ mod tests {
         let mut bytes = card.emit();
         bytes[4] = 4;
         let error = Card::parse(&bytes).expect_err("another version");
-        assert_eq!(error.to_string(), "a card of version 4, not 5");
+        assert_eq!(error.to_string(), "a card of version 4, not 6");
         assert_eq!(Card::parse(&[0; CARD]), Err(CardError::Foreign));
     }
 }

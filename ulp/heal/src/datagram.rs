@@ -1,4 +1,4 @@
-//! The set-up datagram, version 5: 128 bytes, little-endian, over an unreliable service.
+//! The set-up datagram, version 6: 128 bytes, little-endian, over an unreliable service.
 //!
 //! Everything received is hostile: what names something that cannot be is no datagram.
 
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const DATAGRAM: usize = 128;
 pub(crate) const MAGIC: u32 = 0x4d_46_75_70;
 /// The version of datagram and card.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// Flag: the sender has no other adapter.
 pub const ONLY_ADAPTER: u8 = 1;
@@ -412,7 +412,7 @@ mod tests {
         let bytes = datagram.emit();
         #[rustfmt::skip]
         let places = [
-            (4, 5), (6, 1), (7, 16), (8, 1), (16, 9), (20, 10), (24, 11), (28, 12), (32, 13),
+            (4, 6), (6, 1), (7, 16), (8, 1), (16, 9), (20, 10), (24, 11), (28, 12), (32, 13),
             (36, 14), (40, 0), (44, 16), (48, 17), (52, 5), (53, 20), (54, 18), (56, 19),
             (72, 15), (74, 3), (75, 1), (76, 21), (80, 22), (84, 23), (88, 24), (92, 25),
             (94, 0), (96, 26), (100, 0),
@@ -423,7 +423,7 @@ mod tests {
         assert!(datagram.is_for(10, 20, datagram.secret));
         assert!(!datagram.is_for(10, 9, datagram.secret) && !datagram.is_for(10, 20, 1));
         let mut older = bytes;
-        older[4] = 4;
+        older[4] = 5;
         assert_eq!(Datagram::parse(&older), None);
     }
 }

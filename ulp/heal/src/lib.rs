@@ -1,6 +1,6 @@
 //! Connections that are made anew when they fail, without loss and without doubles.
 //!
-//! Owns: the connection to one peer over its lives ([`Session`]), the set-up datagrams of version 5
+//! Owns: the connection to one peer over its lives ([`Session`]), the set-up datagrams of version 6
 //! ([`datagram`]), the card by which a process is found ([`card`]), what is sent and not
 //! acknowledged ([`Log`], [`kept::Kept`]), and the paths to a peer ([`Paths`]). Must not know:
 //! verbs, sockets, MPI, clocks. Time is [`Ns`], passed in; what is to be done comes out as a

@@ -474,3 +474,29 @@ fn a_report_adds_up() {
     );
     assert_eq!((report.bytes, report.tries, report.lasts), (64, 1, false));
 }
+
+#[test]
+fn an_hour_of_silence_loses_nobody_where_heal_for_is_none() {
+    let limits = Limits {
+        heal_for: None,
+        ..Limits::default()
+    };
+    let mut owner = Owner::new(LOWER);
+    owner.session = Session::new(LOWER, PEER, SECRET, limits);
+    owner.session.want(NOW);
+    owner.settle(NOW);
+    let mut now = NOW;
+    while now < NOW.after(3_600_000_000_000) {
+        now = owner.session.poll_timeout().expect("it asks again");
+        owner.session.handle_timeout(now);
+        owner.settle(now);
+    }
+    let questions = owner.log.iter().filter(|line| line.starts_with("REQ1"));
+    let count = questions.count();
+    // Each 25 ms for a minute, each 250 ms to the tenth, then each second.
+    assert!((7500..7620).contains(&count), "{count} questions");
+    assert_eq!(owner.session.state(), State::Asking);
+    owner.get(Kind::Rep, 1);
+    owner.settle(now);
+    assert_eq!(owner.session.state(), State::Replaying);
+}

@@ -43,6 +43,7 @@ struct ferriband_mpi_stats {
 	uint64_t host_peers;   /* ranks of this host that this one has sent something to, by memory that both share */
 	uint64_t host_records; /* records to them, those of the two runtimes among them (which a long message has); to each modulo 2^32 */
 	uint64_t landed;       /* of the long messages, those that another host's rank sent into the program's buffer */
+	uint64_t heals;        /* connections by verbs that failed and were made anew */
 };
 
 /* Fills the counters between MPI_Init and MPI_Finalize; 0, or -1 if this is not Ferriband's MPI or it does not run. Members that the library does not know stay 0. */
@@ -60,7 +61,8 @@ static inline int ferriband_mpi_get_stats(struct ferriband_mpi_stats *stats)
 }
 
 /* Changes a setting between MPI_Init and MPI_Finalize, for measurements that compare both values within one run: "acks" ("0", "1") or "design" ("variable-bottom",
- * "variable-top", "fixed-bottom", "fixed-top"). All ranks call it, when no message is on its way. 0, or -1 if there is no such setting or value, or no Ferriband. */
+ * "variable-top", "fixed-bottom", "fixed-top"). All ranks call it, when no message is on its way. For tests, any rank at any time: "queue-pairs" to "error" has its
+ * connections by verbs fail. 0, or -1 if there is no such setting or value, or no Ferriband. */
 static inline int ferriband_mpi_switch_setting(const char *name, const char *value)
 {
 	int (*change)(const char *, const char *);

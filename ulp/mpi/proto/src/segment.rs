@@ -104,7 +104,7 @@ pub mod area {
     pub const INBOUND: u64 = 128;
     /// u32: 1 if the rank's card lies below.
     pub const HAS_CARD: u64 = 192;
-    /// A [`crate::connect::Card`].
+    /// A [`crate::card::Card`].
     pub const CARD: u64 = 200;
     /// u64, [`crate::joint::Left`]: the message that this rank copies, and its sender with it. Opened by this rank, which also writes the words up to JOINT_LENGTH; the sender takes
     /// chunks out of it.
@@ -427,7 +427,7 @@ mod tests {
             assert_eq!(last.0 + last.1, layout.total());
         }
         assert!(area::INBOUND + u64::from(MAX_RANKS / 8) <= area::HAS_CARD);
-        assert!(area::CARD + crate::connect::CARD as u64 <= area::JOINT);
+        assert!(area::CARD + crate::card::CARD as u64 <= area::JOINT);
         const { assert!(area::JOINT_DONE + 8 <= AREA) };
     }
 

@@ -22,7 +22,7 @@ pub unsafe extern "C" fn ferriband_mpi_stats(to: *mut u64, size: usize) -> isize
 }
 
 /// Changes the setting `name` to `value` while MPI runs: `acks` (`0`, `1`) or `design` (a name of one), so that a measurement can compare both within one run of the same
-/// processes. All ranks call it, when no message is on its way. 0; -1 outside of MPI, or where there is no such setting or value.
+/// processes. All ranks call it, when no message is on its way. For tests, at any time: `queue-pairs` to `error` has the connections of this rank fail. 0; -1 outside of MPI, or where there is no such setting or value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_switch(name: *const c_char, value: *const c_char) -> c_int {
     if name.is_null() || value.is_null() {
@@ -37,6 +37,12 @@ pub unsafe extern "C" fn ferriband_mpi_switch(name: *const c_char, value: *const
         (b"acks", value @ (b"0" | b"1")) => {
             if let Some(net) = &mut guard.net {
                 net.keep_messages(value == b"1");
+            }
+            Ok(())
+        }
+        (b"queue-pairs", b"error") => {
+            if let Some(net) = &guard.net {
+                net.break_connections();
             }
             Ok(())
         }

@@ -7,7 +7,7 @@ use crate::errors::{Outcome, broken};
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::trace;
-use ferriband_mpi_proto::connect::Card;
+use ferriband_mpi_proto::card::Card;
 use ferriband_mpi_proto::envelope::{Envelope, Kind};
 use zerocopy::FromBytes;
 
@@ -125,7 +125,8 @@ pub enum Done {
 /// Who is told of the messages of a rank, in their order. Whoever it is sends nothing meanwhile.
 pub trait Deliver {
     /// A message whose turn it is has come from rank `from` of the world. Its body may be read
-    /// until this returns. After an error it is not taken, and stays where it lies.
+    /// until this returns. After an error of class MPI_ERR_NO_MEM, which comes before the delivery,
+    /// it is not taken, and stays where it lies.
     fn eager(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict>;
 
     /// The long message of `token`, from rank `peer` of the world or to it, has come to this.

@@ -66,4 +66,6 @@ pub struct Told {
     pub host_records: u64,
     /// Of the long messages, those that were sent by another host's rank into the program's buffer.
     pub landed: u64,
+    /// Connections that failed and were made anew.
+    pub heals: u64,
 }

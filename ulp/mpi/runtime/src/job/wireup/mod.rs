@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::host::meet::{self, Meeting};
 use claim::Kin;
 use ferriband_launch::{Engine, Place, Which, inherit};
-use ferriband_mpi_proto::connect::{CARD, Card};
+use ferriband_mpi_proto::card::{CARD, Card};
 use std::io::{Read, Write};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};

@@ -37,7 +37,7 @@ pub use crate::ground::memory::{Buffer, Sink, Source};
 pub use remote::read_peer;
 
 use crate::transport::contract::Roster;
-use ferriband_mpi_proto::connect::{CARD, Card};
+use ferriband_mpi_proto::card::{CARD, Card};
 use ferriband_mpi_proto::fast::Shape;
 use ferriband_mpi_proto::segment::{Life, MAX_RANKS, area as rank_area, line};
 use std::os::fd::RawFd;

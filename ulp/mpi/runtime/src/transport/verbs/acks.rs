@@ -2,8 +2,9 @@
 //! that it has taken it.
 //!
 //! A short message is laid out in the log and posted from there; a longer one stays in the staging
-//! buffer that the adapter sends it from; where the sender has a mirror of the block, records lie
-//! there. So keeping a message costs a copy only where staging buffers run short.
+//! buffer that the adapter sends it from. So keeping a message costs a copy only where staging
+//! buffers run short, and where the sender has a mirror of the block: that is a picture of a block
+//! which is gone once the connection has failed.
 //!
 //! The number of the last message taken rides on every envelope and on every return of credit;
 //! after many messages or bytes it goes alone, in the return word where there is a channel, else in
@@ -187,5 +188,32 @@ impl Net {
             }
         }
         Ok(())
+    }
+}
+
+/// A return word that tells of no credit, and of no message that the peer has not acknowledged: its
+/// upper half is an acknowledgement, so a 0 there would be one, too.
+pub(super) fn fresh_return_word(acknowledged: u32) -> u64 {
+    u64::from(acknowledged) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferriband_heal::Number;
+
+    #[test]
+    fn a_fresh_return_word_acknowledges_nothing() {
+        for acknowledged in [0, 7, u32::MAX - 1, u32::MAX] {
+            let mut log = Replay::behind(Number(acknowledged));
+            let seqs = [1, 2, 3].map(|more| acknowledged.wrapping_add(more));
+            for seq in seqs {
+                log.keep(seq, [&[1, 2], &[]], 0, |_| ());
+            }
+            let word = fresh_return_word(acknowledged);
+            assert_eq!(word as u32, 0, "no credit");
+            assert!(!log.acknowledge((word >> 32) as u32, seqs[2]));
+            assert_eq!(log.unacknowledged().len(), 3);
+        }
     }
 }

@@ -8,7 +8,8 @@
 
 use super::memory::Buffers;
 use super::queue::What;
-use super::{Id, Lent, Net};
+use super::receive::is_met_again;
+use super::{Lent, Net};
 use crate::errors::{Outcome, broken};
 use crate::transport::contract::{Deliver, Place, Roster};
 use crate::transport::polling::Polling;
@@ -144,6 +145,24 @@ impl Net {
         self.blocks.inlets.get_mut(index as usize)?.as_mut()
     }
 
+    /// Whether a record of `peer` lies in its block whose turn has come; then the next look takes
+    /// it.
+    #[cold]
+    pub(super) fn has_record_in_turn(&mut self, peer: u32) -> bool {
+        let link = self.link(peer);
+        let (next, inlet) = (link.received.wrapping_add(1), link.fast.inlet);
+        let Some(index) = inlet else {
+            return false;
+        };
+        let record = self.inlet(index).and_then(|inlet| inlet.peek().ok()?);
+        let envelope = record.and_then(|record| Envelope::parse(record.envelope));
+        let is_next = envelope.is_some_and(|envelope| envelope.seq == next);
+        if is_next {
+            self.blocks.polling.warm(index);
+        }
+        is_next
+    }
+
     #[inline]
     fn is_ready(&self, index: u32) -> bool {
         self.blocks
@@ -167,7 +186,8 @@ impl Net {
         let word = u64::from(ack) << 32 | u64::from(inlet.machine.report());
         let bytes = word.to_le_bytes();
         let elements = [Element::inline(&bytes)];
-        let request = SendWr::write(Id::Peer(peer).code(), to.address, RKey(to.rkey), &elements);
+        let id = self.link(peer).wire.id;
+        let request = SendWr::write(id, to.address, RKey(to.rkey), &elements);
         let posted = self.submit(peer, request, SendFlags::INLINE, What::Room)?;
         if !posted {
             self.owe(peer);
@@ -265,9 +285,12 @@ impl Net {
             }
             self.credit(from, envelope.credit);
             self.acknowledge(from, envelope.ack);
+            let outcome = self.take_next(from, &envelope, body, lent);
+            if is_met_again(&outcome) {
+                // The record stays.
+                return outcome.map(|()| did);
+            }
             let owes_ack = self.owes(from, record.length);
-            // After an error the record stays.
-            self.take_next(from, &envelope, body, lent)?;
             did = true;
             let Some(inlet) = self.inlet(index) else {
                 break;
@@ -278,6 +301,7 @@ impl Net {
             if is_due || owes_ack {
                 self.tell_consumed(index, envelope.seq, lent.roster)?;
             }
+            outcome?;
         }
         Ok(did)
     }

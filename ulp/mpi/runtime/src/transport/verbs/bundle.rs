@@ -11,7 +11,7 @@ use super::lay::{Staged, lay};
 use super::link::Link;
 use super::queue::What;
 use super::stats::Why;
-use super::{BUNDLE, Id, Lent, Net};
+use super::{BUNDLE, Lent, Net};
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::memory::Source;
@@ -156,8 +156,8 @@ impl Net {
             link.acks.log.hold(Held {
                 seq: last,
                 buffer,
-                at: ENVELOPE as u32,
-                length: (length - ENVELOPE) as u32,
+                at: 0,
+                length: length as u32,
             });
         }
         let what = if is_held {
@@ -251,8 +251,15 @@ impl Net {
     /// Posts a bundle, for which there is room.
     fn send_bundle(&mut self, peer: u32, (buffer, length): (u32, usize), what: What) -> Outcome {
         let elements = [self.stages.memory.element(buffer, length as u32)];
-        let request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let request = SendWr::send(self.link(peer).wire.id, &elements);
         let sent = self.submit(peer, request, SendFlags::empty(), what)?;
+        if !sent && !self.link(peer).is_ready() {
+            // It lies in the log and has its numbers: it goes in the next life.
+            if let What::Buffer(buffer) = what {
+                self.stages.give(buffer);
+            }
+            return Ok(());
+        }
         if !sent {
             // What lies in the log has a number already.
             let text = "a queue that has room takes no request";

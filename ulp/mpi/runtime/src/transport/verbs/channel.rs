@@ -6,6 +6,7 @@
 //! enough; a sender that lacks credit too often gives its block up for a larger one; either way
 //! CLOSED lies behind the last record. How channels rest is in [`super::rest`].
 
+use super::acks::fresh_return_word;
 use super::block::PostInlet;
 use super::memory::Buffers;
 use super::stats::Why;
@@ -94,6 +95,15 @@ impl Outbound {
         if let State::Open(open) = std::mem::take(&mut self.state) {
             self.old.extend(open.mirror.map(|mirror| (posted, mirror)));
         }
+    }
+
+    /// The connection is made anew: there is no block, and none is on its way.
+    pub(super) fn fence(&mut self) {
+        self.state = State::Closed;
+        self.messages = 0;
+        self.judged = (0, 0);
+        self.is_too_small = false;
+        self.old.clear();
     }
 
     /// Counts what became of a message that had a block.
@@ -377,10 +387,11 @@ impl Net {
         };
         // What the word holds is credit of the last life; nobody writes to it before a record of
         // this one has come.
+        let acknowledged = self.link(peer).acks.log.acknowledged();
         self.blocks
             .returns
             .word(peer * 8)
-            .store(0, Ordering::Relaxed);
+            .store(fresh_return_word(acknowledged), Ordering::Relaxed);
         let open = Open {
             machine: AnySender::new(plan),
             block: Place {

@@ -18,11 +18,12 @@ use super::{
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
 use crate::transport::polling::Polling;
+use ferriband_heal::datagram::DATAGRAM;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, DeviceLimits, Gid, LinkLayer, Mtu, Pd, PortState,
     QKey, Qp, QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,
 };
-use ferriband_mpi_proto::connect::{Card, DATAGRAM};
+use ferriband_mpi_proto::card::Card;
 use ferriband_registration::Way as Registration;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
@@ -62,6 +63,8 @@ pub struct Device {
     pub(super) pd: Arc<Pd>,
     pub(super) channel: Arc<CompChannel>,
     pub(super) cq: Arc<Cq>,
+    /// Completions that it holds.
+    pub(super) entries: u32,
 }
 
 impl Net {
@@ -217,6 +220,7 @@ impl Device {
             pd,
             channel,
             cq,
+            entries,
             name,
             context,
         })

@@ -12,6 +12,7 @@
 //! of the receives, for both are numbered messages. So no receive is ever missing, and each message
 //! meets its own. Must not know: what a message says.
 
+use super::id::are_of_one_life;
 use super::limits::Rendezvous;
 use super::memory::Reachable;
 use super::queue::{Queue, What, first_psn};
@@ -20,10 +21,10 @@ use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
 use crate::handle::Token;
 use crate::transport::contract::{Deliver, Done, Roster};
+use ferriband_heal::Endpoint;
 use ferriband_ibv::{
     Access, ErrorKind, Qp, QpCaps, QpInit, QpType, RecvWr, SendFlags, SendWr, VerbsError, Wc,
 };
-use ferriband_mpi_proto::connect::Endpoint;
 use ferriband_mpi_proto::envelope::{self, Kind};
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
@@ -137,7 +138,7 @@ impl Net {
             return Ok(None);
         };
         let elements = [range.element(0, length as u32)];
-        let id = Id::Landed(peer).code();
+        let id = Id::Landed(peer).in_life_of(self.link(peer).wire.id);
         match qp.post_recv(&mut RecvWr::new(id, &elements)) {
             Ok(()) => (),
             Err(error) if error.kind() == ErrorKind::NoMemory => return Ok(None),
@@ -197,10 +198,11 @@ impl Net {
         lane.state == State::Ready && number == next
     }
 
-    /// Whether the lane to `peer` is in use: else a completion of it means nothing any more.
-    fn uses_lane(&mut self, peer: u32) -> bool {
+    /// Whether the lane to `peer` is in use, and `id` of its life: else a completion means nothing
+    /// any more.
+    fn uses_lane(&mut self, peer: u32, id: u64) -> bool {
         let link = self.link(peer);
-        link.wire.lost.is_none() && !link.long.lane.is_off()
+        are_of_one_life(id, link.wire.id) && !link.long.lane.is_off()
     }
 
     /// A message to `peer` has gone by the lane.
@@ -210,7 +212,7 @@ impl Net {
         wc: &Wc,
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
-        if !self.uses_lane(peer) {
+        if !self.uses_lane(peer, wc.id()) {
             return Ok(());
         }
         let what = self.link(peer).long.lane.queue.completed();
@@ -234,7 +236,7 @@ impl Net {
         wc: &Wc,
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
-        if !self.uses_lane(peer) {
+        if !self.uses_lane(peer, wc.id()) {
             return Ok(());
         }
         let lane = &mut self.link(peer).long.lane;
@@ -325,8 +327,9 @@ impl Net {
         what: What,
     ) -> Outcome<bool> {
         let closing = self.life.closing;
-        let queue = &mut self.link(peer).long.lane.queue;
-        let id = Id::Laned(peer).code();
+        let link = self.link(peer);
+        let id = Id::Laned(peer).in_life_of(link.wire.id);
+        let queue = &mut link.long.lane.queue;
         let posted = match message {
             Ok((range, length)) => {
                 let elements = [range.element(0, length)];

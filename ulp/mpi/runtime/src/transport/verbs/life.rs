@@ -4,12 +4,13 @@
 use super::errors::failed;
 use super::link::Link;
 use super::queue::What;
-use super::{Lent, Net};
+use super::{Lent, Net, Reached};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome, broken};
 use crate::handle::Token;
 use crate::transport::contract::{Deliver, Done, Roster};
-use ferriband_ibv::{EventKind, Wc, WcStatus};
+use ferriband_heal::{Cause, PeerNews, State};
+use ferriband_ibv::{EventKind, Subject, Wc, WcStatus};
 use ferriband_mpi_proto::envelope::Kind;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ pub struct Life {
     pub(super) alive: Instant,
     /// The end has begun: each request has a completion.
     pub(super) closing: bool,
+    /// Why the device has failed, if it has said so and nobody has asked since.
+    failure: Option<String>,
 }
 
 impl Life {
@@ -43,6 +46,7 @@ impl Life {
             is_dead: false,
             alive: Instant::now(),
             closing: false,
+            failure: None,
         }
     }
 }
@@ -68,7 +72,8 @@ impl Net {
         at_fault: Option<Token>,
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
-        if self.link(peer).wire.lost.is_some() {
+        let wire = &self.link(peer).wire;
+        if wire.lost.is_some() || !wire.has_life() {
             return Ok(());
         }
         lent.is_stopped = true;
@@ -93,6 +98,13 @@ impl Net {
             | WcStatus::RemoteInvalidRequest => MPI_ERR_BUFFER,
             _ => MPI_ERR_PROC_ABORTED,
         };
+        // Whether a host that does not answer is there, nobody says.
+        let is_far = self.connect.reached[peer as usize] == Reached::Far;
+        let is_unheard = is_far && status == WcStatus::RetryExceeded;
+        if class != MPI_ERR_BUFFER && !is_unheard && self.heals(peer) {
+            self.end_life(peer, cause_of(status));
+            return Ok(());
+        }
         // The queue pairs at both ends have failed: the message at fault ends with that class, and
         // the peer learns of it now, not when nobody has answered for long.
         let at_fault = at_fault.filter(|_| class == MPI_ERR_BUFFER);
@@ -211,7 +223,7 @@ impl Net {
         let waits_for_card = stalled.iter().any(|peer| {
             self.links[*peer as usize]
                 .as_ref()
-                .is_none_or(|link| link.wire.machine.is_idle())
+                .is_none_or(|link| link.wire.session.state() == State::Idle)
         });
         let timeout = match self.due_ns() {
             _ if waits_for_card => CARD_MS,
@@ -254,22 +266,33 @@ impl Net {
             .map_err(|error| failed(&self.device.name, error))?
             .is_some()
         {}
+        self.take_events()?;
+        Ok(self.life.failure.take())
+    }
+
+    /// Takes the events of the device.
+    pub(super) fn take_events(&mut self) -> Outcome {
         while let Some(event) = self
             .device
             .context
             .next_async_event()
             .map_err(|error| failed(&self.device.name, error))?
         {
-            match event.kind {
-                EventKind::SrqLimitReached => self.double_receives()?,
-                EventKind::DeviceFatal | EventKind::CqError | EventKind::SrqError => {
-                    return Ok(Some(format!("{:?}", event.kind)));
+            match (event.kind, event.subject) {
+                (EventKind::SrqLimitReached, _) => self.double_receives()?,
+                (EventKind::DeviceFatal | EventKind::CqError | EventKind::SrqError, _) => {
+                    self.life.failure = Some(format!("{:?}", event.kind));
+                }
+                (EventKind::LastWqeReached, Subject::Qp { number, .. }) => {
+                    if let Some(peer) = self.numbers.rank_of(number.0) {
+                        self.link(peer).wire.takes_none = true;
+                    }
                 }
                 // A queue pair that fails says so by its completions.
                 _ => (),
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// The connection to `peer` is gone: nothing of it reads or writes memory any more, and what it
@@ -285,12 +308,16 @@ impl Net {
             link.wire.lost = Some(text.clone());
             self.life.gone.push(Lost { peer, error: None });
         }
+        let now = self.connect.now();
         let link = self.link(peer);
+        link.wire.session.handle_peer(PeerNews::Dead, now);
+        (link.wire.fence, link.wire.replay) = (None, None);
         link.long.lane.lose();
         link.long.moving.clear();
         link.words.clear();
         (link.fast.out, link.fast.gate, link.fast.lull) = Default::default();
         (link.acks.is_log_full, link.acks.owed) = Default::default();
+        link.wire.id = 0;
         let number = link.wire.queue.qp.take().map(|qp| qp.number().0);
         let held: Vec<u32> = link.acks.log.abandon().collect();
         for buffer in held {
@@ -329,4 +356,12 @@ impl Net {
 #[cold]
 fn has_left<R: Roster>(roster: &R, peer: u32) -> bool {
     roster.is_over(peer) && roster.has_ended(peer)
+}
+
+fn cause_of(status: WcStatus) -> Cause {
+    match status {
+        WcStatus::RetryExceeded => Cause::RetryExceeded,
+        WcStatus::RnrRetryExceeded => Cause::RnrExceeded,
+        _ => Cause::QpError,
+    }
 }

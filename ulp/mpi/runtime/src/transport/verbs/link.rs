@@ -2,15 +2,16 @@
 //! what the last messages said, long messages, and those that go together.
 
 use super::channel::Outbound;
+use super::heal::{Fence, Replay};
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
+use ferriband_heal::{Endpoint, Paths, Session};
 use ferriband_ibv::Ah;
 use ferriband_mpi_proto::brief::Pattern;
-use ferriband_mpi_proto::connect::{Endpoint, Machine};
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
-use ferriband_mpi_proto::replay::{Owed, Replay};
+use ferriband_mpi_proto::replay::{self, Owed};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -41,16 +42,28 @@ pub struct Link {
 
 /// The connection itself: how it comes about, and what is posted to it.
 pub struct Wire {
-    /// How it comes about.
-    pub machine: Machine,
+    /// Its lives.
+    pub session: Session,
+    /// The paths to the peer.
+    pub paths: Paths,
     /// Where its set-up datagrams go, once the peer's card is known: handle and queue pair.
     pub way: Option<(Arc<Ah>, u32)>,
     /// The PSN that its sends begin with.
     pub psn: u32,
-    /// Whether it is among those that are being set up.
+    /// Whether it is among those that are looked after.
     pub is_setting_up: bool,
+    /// What its session has to say waits for room.
+    pub waits_to_say: bool,
     /// Its queue pair, once there is need, and what was posted to it.
     pub queue: Queue,
+    /// Identifier of requests to the peer, with the life of the connection; 0: there is none.
+    pub id: u64,
+    /// The device has said that its queue pair takes no receive any more.
+    pub takes_none: bool,
+    /// The fence behind its last life, while that is under way.
+    pub fence: Option<Fence>,
+    /// What is sent again, in a life that has just begun.
+    pub replay: Option<Replay>,
     /// The other end of that, once it is connected.
     pub end: Endpoint,
     /// Bytes of a packet's payload.
@@ -78,7 +91,7 @@ pub struct Fast {
 #[derive(Default)]
 pub struct Acks {
     /// Messages that the peer has not acknowledged.
-    pub log: Replay,
+    pub log: replay::Replay,
     /// A message waits until it has.
     pub is_log_full: bool,
     /// What the peer is not told that it has come.
@@ -118,14 +131,20 @@ pub struct Together {
 
 impl Link {
     /// None yet.
-    pub fn new(machine: Machine) -> Self {
+    pub fn new(session: Session) -> Self {
         Self {
             wire: Wire {
-                machine,
+                session,
+                paths: Paths::default(),
                 way: None,
                 psn: 0,
                 is_setting_up: false,
+                waits_to_say: false,
                 queue: Queue::default(),
+                id: 0,
+                takes_none: false,
+                fence: None,
+                replay: None,
                 end: Endpoint::default(),
                 mtu: SHORTEST_MTU,
                 lost: None,
@@ -149,9 +168,11 @@ impl Link {
         self.acks.owed.told();
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is under way, and nothing is to be sent again.
     pub fn is_quiet(&self) -> bool {
-        self.wire.queue.is_quiet()
+        let has_all = self.sent == self.acks.log.acknowledged();
+        (has_all || self.is_ready())
+            && self.wire.queue.is_quiet()
             && self.long.lane.is_quiet()
             && self.long.moving.is_empty()
             && self.words.is_empty()
@@ -160,7 +181,7 @@ impl Link {
     /// Whether the peer can be sent to.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.wire.machine.is_connected() && self.wire.lost.is_none()
+        self.wire.session.is_up()
     }
 
     /// Whether the peer is gone, however that is known.

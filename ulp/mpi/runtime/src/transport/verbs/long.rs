@@ -5,7 +5,7 @@ use super::lane::LONGEST;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
 use super::offers::{reach_sink, reach_source};
 use super::queue::What;
-use super::{Id, Lent, Net};
+use super::{Lent, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_SUCCESS};
 use crate::errors::Outcome;
 use crate::ground::memory::{Sink, Source};
@@ -13,6 +13,7 @@ use crate::handle::Token;
 use crate::transport::contract::{
     Asked, Deliver, Done, Fetch, Fetched, Offered, Place, Roster, Served,
 };
+use ferriband_heal::PeerNews;
 use ferriband_ibv::{RKey, SendFlags, SendWr};
 use std::collections::HashMap;
 
@@ -293,6 +294,20 @@ impl Net {
         self.coalesce.presses = false;
     }
 
+    /// Whether a part of a long message from or to `peer` has moved, or may have.
+    pub(super) fn is_carrying(&self, peer: u32) -> bool {
+        let Some(link) = self.links[peer as usize].as_deref() else {
+            return false;
+        };
+        let moving = &link.long.moving;
+        let mut transfers = (0..).zip(&self.moves.transfers);
+        link.long.lane.oldest_landing().is_some()
+            || transfers.any(|(index, transfer)| {
+                let of_peer = transfer.as_ref().filter(|one| one.peer == peer);
+                of_peer.is_some_and(|one| one.next != 0 || !moving.contains(&index))
+            })
+    }
+
     /// `bytes` of a transfer have come, or gone.
     pub(super) fn moved<R, D: Deliver>(
         &mut self,
@@ -332,11 +347,16 @@ impl Net {
     /// and it is told nothing more.
     #[cold]
     pub fn forget(&mut self, peer: u32) {
+        let now = self.connect.now();
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return;
         };
         link.wire.is_dead = true;
         link.words.clear();
+        if !link.is_ready() {
+            // Nobody answers.
+            link.wire.session.handle_peer(PeerNews::Dead, now);
+        }
         // Nothing comes into the program's memory by it any more.
         link.long.lane.lose();
         for (index, place) in (0..).zip(&mut self.moves.transfers) {
@@ -356,13 +376,13 @@ impl Net {
     /// Posts the next piece of transfer `index`.
     fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
         let most_reads = self.most_reads();
+        let id = self.link(peer).wire.id;
         let Some(transfer) = self.moves.transfers[index as usize].as_ref() else {
             return Ok(Posted::None);
         };
         let (next, left) = (transfer.next, transfer.length - transfer.next);
         let remote = transfer.remote.address.wrapping_add(next);
         let key = RKey(transfer.remote.rkey);
-        let id = Id::Peer(peer).code();
         let bytes = match transfer.direction {
             Direction::Lane(_) => left as u32,
             _ => left.min(piece) as u32,

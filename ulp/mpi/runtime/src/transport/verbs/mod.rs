@@ -14,6 +14,8 @@ mod bundle;
 mod channel;
 mod device;
 mod errors;
+mod heal;
+mod id;
 mod lane;
 mod lay;
 mod life;
@@ -38,6 +40,7 @@ use bundle::Coalesce;
 use device::Device;
 pub use device::Wanted;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
+use id::Id;
 use life::Life;
 pub use life::Lost;
 use limits::Limits;
@@ -136,49 +139,4 @@ enum Ready {
     Yes,
     /// Its connection is being made.
     NotYet,
-}
-
-/// What a request's identifier says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Id {
-    /// Receive buffer.
-    Receive(u32),
-    /// Buffer of a datagram.
-    Datagram(u32),
-    /// A datagram of this process.
-    Sent,
-    /// A request to this rank.
-    Peer(u32),
-    /// A SEND to this rank by the lane.
-    Laned(u32),
-    /// What comes from this rank by the lane.
-    Landed(u32),
-}
-
-impl Id {
-    #[inline]
-    fn code(self) -> u64 {
-        match self {
-            Self::Receive(index) => 1 << 32 | u64::from(index),
-            Self::Datagram(index) => 2 << 32 | u64::from(index),
-            Self::Sent => 3 << 32,
-            Self::Peer(rank) => 4 << 32 | u64::from(rank),
-            Self::Laned(rank) => 5 << 32 | u64::from(rank),
-            Self::Landed(rank) => 6 << 32 | u64::from(rank),
-        }
-    }
-
-    #[inline]
-    fn of(code: u64) -> Option<Self> {
-        let index = code as u32;
-        Some(match code >> 32 {
-            1 => Self::Receive(index),
-            2 => Self::Datagram(index),
-            3 => Self::Sent,
-            4 => Self::Peer(index),
-            5 => Self::Laned(index),
-            6 => Self::Landed(index),
-            _ => return None,
-        })
-    }
 }

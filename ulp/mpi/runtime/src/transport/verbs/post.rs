@@ -7,8 +7,8 @@ use super::memory::Buffers;
 use super::queue::{Queue, What};
 use super::stages::{STAGES, Stages};
 use super::stats::Why;
-use super::{INLINE, Id, Net, RECEIVE};
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
+use super::{INLINE, Net, RECEIVE};
+use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::Source;
 use crate::transport::contract::Place;
@@ -26,12 +26,13 @@ const LONGEST_BY_PACKETS: usize = 1024;
 
 /// Writes a record by requests on the queue pair to a peer.
 struct Post<'a> {
-    peer: u32,
+    /// Identifier of requests.
+    id: u64,
     /// Number of the message.
     seq: u32,
     queue: &'a mut Queue,
     stages: &'a mut Stages,
-    /// What the message is kept in, if it is, and no mirror keeps it.
+    /// What the message is kept in, if it is.
     log: Option<&'a mut Replay>,
     block: Place,
     /// A copy of the block, for the designs that need one: records are written from it.
@@ -52,7 +53,7 @@ enum Failure {
 
 impl Post<'_> {
     fn submit(&mut self, at: u32, elements: &[Element<'_>], flags: SendFlags, what: What) -> bool {
-        let request = write(self.peer, self.block, at, elements);
+        let request = write(self.id, self.block, at, elements);
         let posted = self.queue.submit(request, flags, what, self.closing);
         self.outcome(posted)
     }
@@ -85,7 +86,7 @@ impl Post<'_> {
             }
         });
         let elements = [Element::inline(bytes)];
-        let request = write(self.peer, self.block, put.at, &elements);
+        let request = write(self.id, self.block, put.at, &elements);
         let posted = self
             .queue
             .submit(request, SendFlags::INLINE, What::Room, self.closing);
@@ -112,7 +113,7 @@ impl Post<'_> {
         let shift = put.at % LINE;
         fill(&self.stages.memory, buffer, shift, put, payload);
         let elements = [self.stages.memory.element_at(buffer, shift, put.whole())];
-        let request = write(self.peer, self.block, put.at, &elements);
+        let request = write(self.id, self.block, put.at, &elements);
         let what = keep.completion(buffer);
         let posted = self
             .queue
@@ -133,8 +134,12 @@ impl Post<'_> {
     }
 
     fn put_mirrored(&mut self, mirror: &Buffers, put: &Put<'_>, payload: Option<Source>) -> bool {
+        let length = put.head.len() + put.length as usize;
+        // A mirror is a picture of a block that is gone once the connection has failed.
+        let log = self.log.as_deref().filter(|_| payload.is_some());
+        let can_keep = log.is_none_or(|log| log.has_room(length));
         // Once the mirror has changed, the block must.
-        if self.queue.room() == 0 {
+        if self.queue.room() == 0 || !can_keep {
             return false;
         }
         fill(mirror, 0, put.at, put, payload);
@@ -151,15 +156,21 @@ impl Post<'_> {
         if !posted && self.failure.is_none() {
             self.failure = Some(Failure::Full);
         }
+        if posted && let Some((log, payload)) = self.log.as_deref_mut().zip(payload) {
+            let head: [&[u8]; 2] = [put.head, &[]];
+            log.keep(self.seq, head, put.length as usize, |rest| {
+                payload.copy_into(rest);
+            });
+        }
         posted
     }
 }
 
-/// A request that writes to `at` in the block of `peer`.
+/// A request `id` that writes to `at` in the peer's block.
 #[inline]
-fn write<'a>(peer: u32, block: Place, at: u32, elements: &'a [Element<'a>]) -> SendWr<'a> {
+fn write<'a>(id: u64, block: Place, at: u32, elements: &'a [Element<'a>]) -> SendWr<'a> {
     let remote = block.address + u64::from(at);
-    SendWr::write(Id::Peer(peer).code(), remote, RKey(block.rkey), elements)
+    SendWr::write(id, remote, RKey(block.rkey), elements)
 }
 
 /// Puts what is written to `at` in a buffer; what has no meaning stays what it is.
@@ -238,12 +249,11 @@ impl Net {
             );
         }
         let mut post = Post {
-            peer,
+            id: link.wire.id,
             seq,
             queue: &mut link.wire.queue,
             stages: &mut self.stages,
-            // Where the sender has a mirror of the block, that is the log.
-            log: (acks && open.mirror.is_none()).then_some(&mut link.acks.log),
+            log: acks.then_some(&mut link.acks.log),
             block: open.block,
             mirror: open.mirror.as_ref(),
             closing: self.life.closing,
@@ -256,7 +266,8 @@ impl Net {
         match failure {
             None => (),
             Some(Failure::Verbs(error)) => {
-                return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+                self.unposted(peer, &error)?;
+                return Ok(Some(Why::Busy));
             }
             Some(Failure::Full) => {
                 let text = "a queue that has room takes no request";

@@ -11,7 +11,6 @@ use crate::trace;
 use crate::transport::contract::{Deliver, Roster, Verdict, body_of, write_down};
 use ferriband_ibv::{Srq, Wc};
 use ferriband_mpi_proto::brief::Pattern;
-use ferriband_mpi_proto::connect::Step;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,8 +19,8 @@ use std::sync::Arc;
 /// A receive buffer with what has come into it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
-    from: u32,
-    index: u32,
+    pub(super) from: u32,
+    pub(super) index: u32,
     /// Bytes, no more than a buffer has.
     length: u32,
     /// What came instead of an envelope.
@@ -136,7 +135,9 @@ impl Net {
             // Those of the last round: what the program has sent since may have told them.
             self.pay(roster)?;
         }
-        Ok(!self.connect.setting_up.is_empty() && self.set_up(roster)?)
+        Ok(!self.connect.setting_up.is_empty()
+            && !self.has_more()
+            && self.attend(roster, round.count)?)
     }
 
     fn completed<R: Roster, D: Deliver>(&mut self, wc: &Wc, lent: &mut Lent<'_, R, D>) -> Outcome {
@@ -200,9 +201,10 @@ impl Net {
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
         let outcome = self.take_message(buffer, again, lent);
-        match &outcome {
-            Err(error) if error.class == MPI_ERR_NO_MEM => self.receives.parked.push_front(buffer),
-            _ => self.receives.spent.push(buffer.index),
+        if is_met_again(&outcome) {
+            self.receives.parked.push_front(buffer);
+        } else {
+            self.receives.spent.push(buffer.index);
         }
         outcome
     }
@@ -221,8 +223,7 @@ impl Net {
             length,
             numbers,
         } = buffer;
-        let machine = &mut self.link(from).wire.machine;
-        if !machine.is_connected() && machine.handle_message() == Step::None {
+        if !self.link(from).is_ready() && !self.admits(from) {
             return Ok(());
         }
         let Some((envelope, body)) = self.read_message(from, (index, length), numbers) else {
@@ -249,16 +250,22 @@ impl Net {
         }
         if !self.is_next(from, envelope.seq) {
             self.drain_before(from, lent)?;
-            if !self.is_next(from, envelope.seq) {
-                return Err(broken(from));
+        }
+        if !self.is_next(from, envelope.seq) {
+            // What was taken in a former life came again.
+            let received = self.link(from).received;
+            let is_taken = received.wrapping_sub(envelope.seq) < 1 << 31;
+            return if is_taken { Ok(()) } else { Err(broken(from)) };
+        }
+        let outcome = self.take_next(from, envelope, body, lent);
+        if !is_met_again(&outcome) {
+            self.count_arrival(from)?;
+            let length = (ENVELOPE + body.len()) as u32;
+            if self.owes(from, length) {
+                self.owe(from);
             }
         }
-        self.count_arrival(from)?;
-        let length = (ENVELOPE + body.len()) as u32;
-        if self.owes(from, length) {
-            self.owe(from);
-        }
-        self.take_next(from, envelope, body, lent)
+        outcome
     }
 
     /// Whether the message of that number is the next one of `from`.
@@ -267,8 +274,8 @@ impl Net {
         seq == self.link(from).received.wrapping_add(1)
     }
 
-    /// The next message of `from` has come, by whatever path. Without memory it is met again when
-    /// there is some.
+    /// The next message of `from` has come, by whatever path. Where there is no memory for it, it
+    /// is not taken, and met again.
     #[inline]
     pub(super) fn take_next<R: Roster, D: Deliver>(
         &mut self,
@@ -277,10 +284,9 @@ impl Net {
         body: Source,
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
-        self.link(from).received = envelope.seq;
         let outcome = self.tell(from, envelope, body, lent);
-        if outcome.is_err() {
-            self.link(from).received = envelope.seq.wrapping_sub(1);
+        if !is_met_again(&outcome) {
+            self.link(from).received = envelope.seq;
         }
         outcome
     }
@@ -354,7 +360,8 @@ impl Net {
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
         let link = self.link(peer);
-        if link.wire.lost.is_some() {
+        if wc.id() != link.wire.id {
+            // It is of an old life.
             return Ok(());
         }
         let what = link.wire.queue.completed();
@@ -401,5 +408,32 @@ impl Net {
         link.heads.heard = Pattern::of(&envelope).or(link.heads.heard);
         let body = self.receives.buffers.source(index, ENVELOPE as u32, body);
         Some((envelope, body))
+    }
+}
+
+/// Whether a message was not taken, for want of memory, and is met again when there is some. An
+/// error of any other class may have come behind its delivery: its number is taken, so that it is
+/// never delivered twice.
+#[inline]
+pub(super) fn is_met_again(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(error) if error.class == MPI_ERR_NO_MEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::constants::{MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
+
+    #[test]
+    fn only_a_message_without_memory_is_met_again() {
+        assert!(!is_met_again(&Ok(())));
+        for (class, again) in [
+            (MPI_ERR_NO_MEM, true),
+            (MPI_ERR_INTERN, false),
+            (MPI_ERR_OTHER, false),
+            (MPI_ERR_PROC_ABORTED, false),
+        ] {
+            assert_eq!(is_met_again(&Err(MpiError::new(class))), again, "{class}");
+        }
     }
 }

@@ -5,8 +5,8 @@ use super::acks::Keep;
 use super::lay::{Staged, lay};
 use super::queue::What;
 use super::stats::Why;
-use super::{INLINE, Id, Net, RECEIVE, Ready};
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
+use super::{INLINE, Net, RECEIVE, Ready};
+use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::Source;
 use crate::trace;
@@ -250,7 +250,7 @@ impl Net {
         };
         lay(bytes, envelope, body, source);
         let elements = [Element::inline(bytes)];
-        let request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let request = SendWr::send(link.wire.id, &elements);
         let flags = SendFlags::INLINE;
         match link
             .wire
@@ -265,7 +265,7 @@ impl Net {
                 Ok(true)
             }
             Ok(false) => Ok(false),
-            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+            Err(error) => self.unposted(peer, &error),
         }
     }
 
@@ -302,7 +302,7 @@ impl Net {
         };
         lay(&mut room, envelope, body, source);
         let elements = [memory.element_at(buffer, left_out, length - left_out)];
-        let mut request = SendWr::send(Id::Peer(peer).code(), &elements);
+        let mut request = SendWr::send(link.wire.id, &elements);
         if is_brief {
             request = request.immediate(Pattern::numbers(envelope));
         }
@@ -315,7 +315,7 @@ impl Net {
             Ok(sent) => sent,
             Err(error) => {
                 self.stages.give(buffer);
-                return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+                return self.unposted(peer, &error);
             }
         };
         if !sent {
@@ -369,7 +369,7 @@ impl Net {
             .submit(request, flags, what, self.life.closing)
         {
             Ok(posted) => Ok(posted),
-            Err(error) => Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+            Err(error) => self.unposted(peer, &error),
         }
     }
 }

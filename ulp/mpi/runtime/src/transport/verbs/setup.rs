@@ -1,18 +1,20 @@
 //! How connections come about: cards, set-up datagrams, queue pairs.
 
 use super::errors::failed;
+use super::heal::PATH;
+use super::id::Id;
 use super::link::Link;
 use super::memory::Buffers;
 use super::queue::{DEPTH, first_psn};
-use super::{GRH, INLINE, Id, MOST_DATAGRAMS, Net, PORT, Reached, Ready};
+use super::{GRH, INLINE, Net, PORT, Reached, Ready};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
 use crate::transport::contract::Roster;
+use ferriband_heal::datagram::DATAGRAM;
+use ferriband_heal::{Datagram, Endpoint, Epoch, Ns, Session, State};
 use ferriband_ibv::{
-    Access, Ah, Element, Gid, Lid, Mtu, Qp, QpCaps, QpInit, QpType, Qpn, Route, Rtr, Rts,
-    SendFlags, SendWr, VerbsError,
+    Access, Ah, Gid, Lid, Mtu, Qp, QpCaps, QpInit, QpType, Qpn, Route, Rtr, Rts, VerbsError,
 };
-use ferriband_mpi_proto::connect::{Card, DATAGRAM, Datagram, Endpoint, Machine, Reason, Step};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -48,8 +50,8 @@ pub struct Connect {
 
 impl Connect {
     /// Nanoseconds since the device was opened.
-    pub(super) fn now_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    pub(super) fn now(&self) -> Ns {
+        Ns(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
@@ -89,6 +91,12 @@ impl Numbers {
         self.ranks.insert(number, peer);
     }
 
+    /// The queue pairs to `peer` are no more.
+    pub(super) fn forget_all_of(&mut self, peer: u32) {
+        self.ranks.retain(|_, rank| *rank != peer);
+        self.last = NO_PAIR;
+    }
+
     /// The queue pair `number` is no more.
     pub(super) fn forget(&mut self, number: u32) {
         self.ranks.remove(&number);
@@ -110,27 +118,24 @@ impl Net {
 
     #[cold]
     fn begin<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome<Ready> {
-        let by_packets = self.limits.bundle != 0 && self.goes_by_packets(peer);
         if let Some(link) = &self.links[peer as usize] {
             if let Some(why) = &link.wire.lost {
                 return Err(MpiError::with(MPI_ERR_PROC_ABORTED, why.clone()));
             }
-            if !link.wire.machine.is_idle() {
+            if link.wire.session.state() != State::Idle {
                 return Ok(Ready::NotYet);
             }
         }
         // A rank that has not come to MPI_Init has left no card; its message waits.
-        let Some(card) = roster.card(peer) else {
+        if !self.find_way(roster, peer)? {
             return Ok(Ready::NotYet);
-        };
-        self.find_way(peer, &card, by_packets)?;
-        let own = self
-            .queue_pair(peer)
-            .map_err(|error| failed(&self.device.name, error))?;
-        let now_ns = self.connect.now_ns();
-        self.link(peer).wire.machine.want(own, now_ns);
-        self.watch(peer);
-        self.transmit(peer)?;
+        }
+        let now = self.connect.now();
+        self.link(peer).wire.session.want(now);
+        self.heed(peer);
+        if !self.has_more() {
+            self.drive(roster, peer)?;
+        }
         Ok(Ready::NotYet)
     }
 
@@ -155,100 +160,15 @@ impl Net {
             return Ok(());
         };
         let peer = datagram.from;
-        if !self.reaches(peer) {
+        // Without a card nobody can be answered; the datagram comes again.
+        if !self.reaches(peer) || !self.find_way(roster, peer)? {
             return Ok(());
         }
-        let step = self.link(peer).wire.machine.handle_datagram(&datagram);
-        self.step(roster, peer, step)
-    }
-
-    /// Looks after connections that are being set up. True if something happened.
-    #[cold]
-    pub(super) fn set_up<R: Roster>(&mut self, roster: &R) -> Outcome<bool> {
-        let mut did = false;
-        let now_ns = self.connect.now_ns();
-        for at in (0..self.connect.setting_up.len()).rev() {
-            let Some(peer) = self.connect.setting_up.get(at).copied() else {
-                continue;
-            };
-            let link = self.link(peer);
-            let step = link.wire.machine.handle_timeout(now_ns);
-            if link.wire.machine.poll_timeout().is_none()
-                && link.wire.machine.poll_transmit().is_none()
-            {
-                // It must not come back by itself: a rank that always has something to do never
-                // gives its core away.
-                link.wire.is_setting_up = false;
-                self.connect.setting_up.swap_remove(at);
-                did = true;
-                if step == Step::None {
-                    // A step would have it watched again, and no round would ever be without news.
-                    continue;
-                }
-            }
-            self.step(roster, peer, step)?;
-        }
-        Ok(did)
-    }
-
-    /// Does what the machine of `peer` asks for.
-    fn step<R: Roster>(&mut self, roster: &R, peer: u32, step: Step) -> Outcome {
-        let by_packets = self.limits.bundle != 0 && self.goes_by_packets(peer);
-        let card = roster.card(peer);
-        match step {
-            Step::None | Step::Established => (),
-            Step::Answer(end) => {
-                let own = match card {
-                    Some(card) => {
-                        self.find_way(peer, &card, by_packets)?;
-                        self.queue_pair(peer)
-                    }
-                    None => return Ok(()),
-                };
-                let done = own.and_then(|own| self.connect(peer, &end).map(|()| own));
-                let now_ns = self.connect.now_ns();
-                let machine = &mut self.link(peer).wire.machine;
-                match done {
-                    Ok(own) => machine.accept(own, now_ns),
-                    Err(error) => machine.refuse(error.errno().unsigned_abs()),
-                }
-            }
-            Step::Connect(end) => {
-                let done = self.connect(peer, &end);
-                let machine = &mut self.link(peer).wire.machine;
-                match done {
-                    Ok(()) => machine.connected(),
-                    Err(error) => machine.refuse(error.errno().unsigned_abs()),
-                }
-            }
-            Step::Quiet => complain!(
-                "ferriband MPI: rank {}: rank {peer} has not answered by {} for 30 s; it may be computing, or {} may lead nowhere",
-                self.connect.me,
-                self.device.name,
-                self.device.name
-            ),
-            Step::Failed(Reason::Ended(errno)) => {
-                let error = std::io::Error::from_raw_os_error(errno.cast_signed());
-                let why = format!("the other end is no more: {error}");
-                self.lose_aloud(peer, &why, MPI_ERR_PROC_ABORTED);
-                return Ok(());
-            }
-            Step::Failed(reason) => {
-                let why = match reason {
-                    Reason::Refused(errno) => format!(
-                        "it refuses a connection: {}",
-                        std::io::Error::from_raw_os_error(errno.cast_signed())
-                    ),
-                    Reason::Own(errno) | Reason::Ended(errno) => format!(
-                        "no queue pair can be connected to it: {}",
-                        std::io::Error::from_raw_os_error(errno.cast_signed())
-                    ),
-                };
-                return Err(self.lose(peer, &why, MPI_ERR_PROC_ABORTED));
-            }
-        }
-        self.watch(peer);
-        self.transmit(peer)
+        let now = self.connect.now();
+        let session = &mut self.link(peer).wire.session;
+        session.handle_datagram(&datagram, PATH, now);
+        self.heed(peer);
+        Ok(())
     }
 }
 
@@ -261,77 +181,25 @@ impl Net {
     /// What is known of the connection to `peer`.
     pub(super) fn link(&mut self, peer: u32) -> &mut Link {
         let (me, secret) = (self.connect.me, self.connect.secret);
-        self.links[peer as usize]
-            .get_or_insert_with(|| Box::new(Link::new(Machine::new(me, peer, secret))))
+        self.links[peer as usize].get_or_insert_with(|| {
+            // A peer answers when its program next calls MPI, which may be in an hour; that it has
+            // died the launcher says.
+            let limits = ferriband_heal::Limits {
+                heal_for: None,
+                ..ferriband_heal::Limits::default()
+            };
+            Box::new(Link::new(Session::new(me, peer, secret, limits)))
+        })
     }
 
-    /// The time at which a connection being set up needs attention, in nanoseconds from now.
-    pub(super) fn due_ns(&self) -> Option<u64> {
-        let now_ns = self.connect.now_ns();
-        self.connect
-            .setting_up
-            .iter()
-            .filter_map(|peer| {
-                self.links[*peer as usize]
-                    .as_ref()?
-                    .wire
-                    .machine
-                    .poll_timeout()
-            })
-            .min()
-            .map(|at| at.saturating_sub(now_ns))
-    }
-
-    /// Looks after the connection to `peer` from here on, if there is something to look after.
-    fn watch(&mut self, peer: u32) {
-        let link = self.link(peer);
-        let machine = &link.wire.machine;
-        let is_due = machine.poll_timeout().is_some() || machine.poll_transmit().is_some();
-        if is_due && !link.wire.is_setting_up {
-            link.wire.is_setting_up = true;
-            self.connect.setting_up.push(peer);
-        }
-    }
-
-    /// Tells `peer` that this end of the connection is no more.
-    #[cold]
-    pub(super) fn tell_end(&mut self, peer: u32) -> Outcome {
-        self.link(peer)
-            .wire
-            .machine
-            .refuse(libc::EFAULT.unsigned_abs());
-        self.watch(peer);
-        self.transmit(peer)
-    }
-
-    /// Sends what the machine of `peer` has to say, if there is room; else later.
-    fn transmit(&mut self, peer: u32) -> Outcome {
-        if self.connect.under_way >= MOST_DATAGRAMS {
-            return Ok(());
-        }
-        let key = self.qkey();
-        let link = self.link(peer);
-        let (Some(datagram), Some((ah, number))) =
-            (link.wire.machine.poll_transmit(), link.wire.way.clone())
-        else {
-            return Ok(());
-        };
-        let bytes = datagram.emit();
-        let elements = [Element::inline(&bytes)];
-        let mut request = SendWr::send(Id::Sent.code(), &elements)
-            .flags(SendFlags::INLINE | SendFlags::SIGNALED)
-            .to(&ah, Qpn(number), key);
-        let posted = self.connect.ud.post_send(&mut request);
-        posted.map_err(|error| failed(&self.device.name, error))?;
-        self.connect.under_way += 1;
-        self.link(peer).wire.machine.sent();
-        Ok(())
-    }
-
-    fn find_way(&mut self, peer: u32, card: &Card, by_packets: bool) -> Outcome {
+    /// Finds where datagrams for `peer` go; false as long as it has left no card.
+    fn find_way<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome<bool> {
         if self.link(peer).wire.way.is_some() {
-            return Ok(());
+            return Ok(true);
         }
+        let Some(card) = roster.card(peer) else {
+            return Ok(false);
+        };
         if card.is_ethernet != self.device.card.is_ethernet {
             let text = "it is on another kind of network";
             return Err(self.lose(peer, text, MPI_ERR_PROC_ABORTED));
@@ -339,10 +207,13 @@ impl Net {
         let route = self.route(card.lid, card.gid);
         let ah = Ah::create(&self.device.pd, &route)
             .map_err(|error| failed(&self.device.name, error))?;
+        let by_packets = self.limits.bundle != 0 && self.goes_by_packets(peer);
+        let path = self.path_to(&card);
         let link = self.link(peer);
         link.wire.way = Some((ah, card.qpn));
+        link.wire.paths.renew(&[path]);
         link.together.bundle = if by_packets { card.receive } else { 0 };
-        Ok(())
+        Ok(true)
     }
 
     fn route(&self, lid: u16, gid: [u8; 16]) -> Route {
@@ -360,7 +231,7 @@ impl Net {
     }
 
     /// Makes the queue pair for `peer`, unless there is one; its end.
-    fn queue_pair(&mut self, peer: u32) -> Result<Endpoint, VerbsError> {
+    pub(super) fn queue_pair(&mut self, peer: u32) -> Result<Endpoint, VerbsError> {
         if self.link(peer).wire.queue.qp.is_none() {
             let caps = QpCaps {
                 send_wr: DEPTH,
@@ -397,14 +268,20 @@ impl Net {
         })
     }
 
-    /// Takes the queue pair for `peer` to where it may send to `end`.
-    fn connect(&mut self, peer: u32, end: &Endpoint) -> Result<(), VerbsError> {
+    /// Takes the queue pair for `peer` to where it may send to `end`, in the life `epoch`.
+    pub(super) fn connect(
+        &mut self,
+        peer: u32,
+        epoch: Epoch,
+        end: &Endpoint,
+    ) -> Result<(), VerbsError> {
         let mtu = self.mtu_to(end);
         let link = self.link(peer);
         let (Some(qp), psn) = (link.wire.queue.qp.clone(), link.wire.psn) else {
             return Ok(());
         };
         (link.wire.mtu, link.wire.end) = (mtu.bytes(), *end);
+        link.wire.id = Id::Peer(peer).in_life(epoch.0);
         self.take_up(&qp, psn, end)
     }
 

@@ -56,6 +56,8 @@ pub struct Stats {
     pub landed: u64,
     /// Times that a message waited for room in the log of what is not acknowledged.
     pub log_full: u64,
+    /// Connections that failed and were made anew.
+    pub heals: u64,
     /// The most bytes of blocks and mirrors that there were at one time.
     pub most: u64,
     /// Staging buffers that a record has lain in, a bit for each.
@@ -136,6 +138,7 @@ impl Net {
             log_full: stats.log_full,
             bundled,
             landed: stats.landed,
+            heals: stats.heals,
             ..Told::default()
         }
     }

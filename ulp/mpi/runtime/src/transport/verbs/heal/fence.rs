@@ -1,0 +1,211 @@
+//! The fence between two lives: behind it no queue pair of the old life is left, and all that it
+//! delivered is taken or thrown away. Only then the other end is told what was taken (law H1).
+//!
+//! A fence goes on in each look at the device, so that other peers go on meanwhile. What it throws
+//! away lies in the log of the other end. Section 5.3 of docs/design/heal.md.
+
+use super::super::Net;
+use super::super::acks::fresh_return_word;
+use super::super::queue::{Queue, What};
+use crate::constants::MPI_ERR_PROC_ABORTED;
+use crate::errors::Outcome;
+use ferriband_heal::{Cause, Ns, Number, State, Taken};
+use ferriband_ibv::{NotClosed, QpState};
+use std::sync::atomic::Ordering;
+
+/// Adapters say so soon that a queue pair takes no receive any more, or never.
+const LAST_RECEIVE_NS: u64 = 10_000_000;
+/// A queue pair that cannot be destroyed, since a peer is in the middle of an access, is tried
+/// again after so long.
+const BUSY_NS: u64 = 1_000_000;
+
+/// A fence under way.
+pub struct Fence {
+    began: Ns,
+    stage: Stage,
+    /// Completions that may still be there, at most.
+    left: u32,
+    /// The last number that was taken, as the last look at the block found it.
+    received: Option<u32>,
+    /// Nothing is tried before.
+    not_before: Ns,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Completions are taken until a look finds none.
+    Emptying,
+    /// Records are taken whose turn has come.
+    Draining,
+    /// The queue pair is destroyed.
+    Closing,
+}
+
+impl Net {
+    /// Whether a failed connection to `peer` is made anew: what is on its way is kept, and no part
+    /// of a long message has moved.
+    pub(in super::super) fn heals(&mut self, peer: u32) -> bool {
+        let link = self.link(peer);
+        let has_carried = link.sent != 0 || link.received != 0;
+        let is_gone = link.is_gone();
+        !is_gone && (self.limits.acks || !has_carried) && !self.is_carrying(peer)
+    }
+
+    /// The life of the connection to `peer` is over, for this cause.
+    #[cold]
+    pub(in super::super) fn end_life(&mut self, peer: u32, cause: Cause) {
+        let now = self.connect.now();
+        let session = &mut self.link(peer).wire.session;
+        let life = session.epoch();
+        session.handle_failure(life, cause, now);
+        self.heed(peer);
+    }
+
+    /// Begins the fence that the session of `peer` asks for.
+    pub(super) fn begin_fence(&mut self, peer: u32) -> Outcome {
+        let now = self.connect.now();
+        let link = self.link(peer);
+        link.wire.replay = None;
+        if link.wire.session.state() == State::Lost {
+            // Whoever is lost keeps no queue pair.
+            link.wire.session.fenced(Taken::default(), now);
+            return Ok(());
+        }
+        if !self.heals(peer) {
+            let told = self.tell_end(peer);
+            let why = "it has failed while a long message was on its way";
+            self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
+            let session = &mut self.link(peer).wire.session;
+            session.fenced(Taken::default(), now);
+            return told;
+        }
+        let left = self.device.entries;
+        let link = self.link(peer);
+        // No receive is posted to it, and nothing is on its way by it.
+        link.long.lane.lose();
+        if let Some(qp) = &link.wire.queue.qp {
+            // One that cannot be stopped is destroyed all the same.
+            let _ = qp.stop(QpState::Error);
+        }
+        link.wire.fence = Some(Fence {
+            began: now,
+            stage: Stage::Emptying,
+            left,
+            received: None,
+            not_before: now,
+        });
+        Ok(())
+    }
+
+    /// Goes on with the fence to `peer`, if there is one: a look at the device has found `count`
+    /// completions, and they have been taken.
+    pub(super) fn carry_fence(&mut self, peer: u32, count: u32) -> Outcome {
+        let now = self.connect.now();
+        let link = self.link(peer);
+        let (received, wire) = (link.received, &mut link.wire);
+        let takes_none = wire.takes_none || wire.queue.qp.is_none();
+        let Some(fence) = wire.fence.as_mut().filter(|fence| now >= fence.not_before) else {
+            return Ok(());
+        };
+        match fence.stage {
+            Stage::Emptying => {
+                fence.left = fence.left.saturating_sub(count);
+                let is_late = now.since(fence.began) >= LAST_RECEIVE_NS;
+                if (count == 0 || fence.left == 0) && (takes_none || is_late) {
+                    fence.stage = Stage::Draining;
+                }
+                self.take_events()
+            }
+            Stage::Draining => {
+                // Whose turn has come is taken by the look at the blocks, unless there is no
+                // memory for it: then the other end's log has it.
+                let moves = fence.received.replace(received) != Some(received);
+                if !(moves && self.has_record_in_turn(peer)) {
+                    self.set_stage(peer, Stage::Closing);
+                }
+                Ok(())
+            }
+            Stage::Closing => {
+                let qp = wire.queue.qp.take();
+                if let Some(Err(NotClosed { qp, .. })) = qp.map(ferriband_ibv::Qp::close) {
+                    wire.queue.qp = Some(qp);
+                    fence.not_before = now.after(BUSY_NS);
+                    return Ok(());
+                }
+                self.end_fence(peer);
+                Ok(())
+            }
+        }
+    }
+
+    /// All queue pairs to peers fail, as they do where the device says so: for tests.
+    pub fn break_connections(&self) {
+        for link in self.links.iter().flatten() {
+            if let Some(qp) = &link.wire.queue.qp {
+                // One that cannot fail so has failed.
+                let _ = qp.stop(QpState::Error);
+            }
+        }
+    }
+
+    fn set_stage(&mut self, peer: u32, stage: Stage) {
+        if let Some(fence) = &mut self.link(peer).wire.fence {
+            fence.stage = stage;
+        }
+    }
+
+    /// The queue pair is destroyed: what is left of the life is thrown away, and the session hears
+    /// what was taken.
+    fn end_fence(&mut self, peer: u32) {
+        let receives = &mut self.receives;
+        let (spent, parked) = (&mut receives.spent, &mut receives.parked);
+        parked.retain(|arrived| {
+            let stays = arrived.from != peer;
+            if !stays {
+                spent.push(arrived.index);
+            }
+            stays
+        });
+        while let Some(what) = self.link(peer).wire.queue.completed() {
+            if let What::Buffer(buffer) = what {
+                self.stages.give(buffer);
+            }
+        }
+        self.numbers.forget_all_of(peer);
+        self.close_channels(peer);
+        let now = self.connect.now();
+        let link = self.link(peer);
+        (link.wire.fence, link.wire.takes_none) = (None, false);
+        link.wire.id = 0;
+        link.wire.queue = Queue::default();
+        link.words.clear();
+        link.heads = Default::default();
+        link.long.reads = 0;
+        (link.acks.is_log_full, link.acks.owed) = Default::default();
+        let acknowledged = link.acks.log.acknowledged();
+        let taken = Taken {
+            received: Number(link.received),
+            sent: Number(link.sent),
+            acknowledged: Number(acknowledged),
+            landed: 0,
+            keys: 0,
+        };
+        link.wire.session.fenced(taken, now);
+    }
+
+    /// Both channels are closed: blocks and mirrors go with the records in them. A new one is asked
+    /// for as after the first message.
+    fn close_channels(&mut self, peer: u32) {
+        let link = self.link(peer);
+        let acknowledged = link.acks.log.acknowledged();
+        link.fast.out.fence();
+        (link.fast.gate, link.fast.lull) = Default::default();
+        if let Some(index) = link.fast.inlet.take() {
+            self.blocks.inlets[index as usize] = None;
+        }
+        self.blocks
+            .returns
+            .word(peer * 8)
+            .store(fresh_return_word(acknowledged), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,301 @@
+//! Lives of connections: what their sessions ask for is done, and what they say goes out.
+//!
+//! Owns: the steps of sessions ([`ferriband_heal::Session`]) and which of them need attention, the
+//! fence between two lives ([`fence`]) and what is sent again behind it ([`replay`]).
+//! Steps are taken where no completion is in hand, so that none belongs to a later life than the
+//! one that it is looked at in. Must not know: what a message says. The design is
+//! docs/design/heal.md.
+
+mod fence;
+mod replay;
+mod report;
+
+use super::Net;
+use super::errors::failed;
+use super::id::Id;
+use super::link::{Link, Wire};
+use super::{MOST_DATAGRAMS, PORT};
+use crate::constants::MPI_ERR_PROC_ABORTED;
+use crate::errors::Outcome;
+use crate::transport::contract::Roster;
+use ferriband_heal::datagram::{ONLY_ADAPTER, Origin};
+use ferriband_heal::{
+    AdapterId, Cause, Datagram, Kind, PathId, PeerNews, Reason, State, Step, Transmit,
+};
+use ferriband_ibv::{Element, Qpn, SendFlags, SendWr, VerbsError};
+use ferriband_mpi_proto::card::Card;
+
+pub use fence::Fence;
+pub use replay::Replay;
+
+/// The one path to a peer: of the one adapter.
+pub(super) const PATH: PathId = PathId(0);
+
+impl Net {
+    /// Looks after the connection to `peer` from here on.
+    pub(super) fn heed(&mut self, peer: u32) {
+        let link = self.link(peer);
+        if !link.wire.is_setting_up {
+            link.wire.is_setting_up = true;
+            self.connect.setting_up.push(peer);
+        }
+    }
+
+    /// The time at which a connection that is looked after needs attention, in nanoseconds from
+    /// now.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let now = self.connect.now();
+        let peers = self.connect.setting_up.iter();
+        peers
+            .filter_map(|peer| {
+                let wire = &self.links[*peer as usize].as_deref()?.wire;
+                let at_once = wire.is_at_work().then_some(now);
+                at_once.or_else(|| wire.session.poll_timeout())
+            })
+            .min()
+            .map(|at| at.since(now))
+    }
+
+    /// Looks after connections that are not up, where no completion is in hand; the last look has
+    /// found `count`. True if something happened.
+    #[cold]
+    pub(super) fn attend<R: Roster>(&mut self, roster: &R, count: usize) -> Outcome<bool> {
+        let mut did = false;
+        let crowd = self.connect.setting_up.len();
+        for at in (0..crowd).rev() {
+            let Some(peer) = self.connect.setting_up.get(at).copied() else {
+                continue;
+            };
+            let now = self.connect.now();
+            let is_over = self.life.closing && roster.is_over(peer);
+            let session = &mut self.link(peer).wire.session;
+            session.handle_crowd(crowd as u32);
+            if session.poll_timeout().is_some_and(|at| now >= at) {
+                session.handle_timeout(now);
+            }
+            if is_over {
+                session.handle_peer(PeerNews::Over, now);
+            }
+            self.carry_fence(peer, count as u32)?;
+            self.drive(roster, peer)?;
+            if self.link(peer).wire.replay.is_some() {
+                self.carry_replay(peer)?;
+                self.drive(roster, peer)?;
+            }
+            let link = self.link(peer);
+            if !link.needs_attention() {
+                // It must not come back by itself: a rank that always has something to do never
+                // gives its core away.
+                link.wire.is_setting_up = false;
+                self.connect.setting_up.swap_remove(at);
+                did = true;
+            }
+        }
+        Ok(did)
+    }
+
+    /// Does what the session of `peer` asks for, and sends what it has to say.
+    pub(super) fn drive<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome {
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && let Some(step) = self.link(peer).wire.session.poll_step()
+        {
+            outcome = self.step(roster, peer, step);
+        }
+        while let Some(report) = self.link(peer).wire.session.poll_report() {
+            self.tell_report(peer, &report);
+        }
+        outcome.and(self.transmit(peer))
+    }
+
+    fn step<R: Roster>(&mut self, roster: &R, peer: u32, step: Step) -> Outcome {
+        let now = self.connect.now();
+        match step {
+            Step::Fence { .. } => return self.begin_fence(peer),
+            Step::Make { .. } => {
+                let own = self.queue_pair(peer).map_err(errno);
+                let session = &mut self.link(peer).wire.session;
+                if let Err(errno) = own
+                    && (session.epoch().is_none() || !is_passing(errno))
+                {
+                    session.refuse(errno, now);
+                }
+                session.made(own, now);
+            }
+            Step::Connect { epoch, end, .. } => {
+                let done = self.connect(peer, epoch, &end).map_err(errno);
+                let session = &mut self.link(peer).wire.session;
+                if let Err(errno) = done
+                    && session.epoch().is_none()
+                {
+                    session.refuse(errno, now);
+                }
+                session.connected(done, now);
+            }
+            Step::Replay { peer: word, .. } => return self.begin_replay(peer, word),
+            Step::Up => (),
+            Step::Lost(reason) => return self.bury(roster, peer, reason),
+        }
+        Ok(())
+    }
+
+    /// The session of `peer` is over.
+    fn bury<R: Roster>(&mut self, roster: &R, peer: u32, reason: Reason) -> Outcome {
+        if self.link(peer).wire.lost.is_some() {
+            return Ok(());
+        }
+        let error = |errno: u32| std::io::Error::from_raw_os_error(errno.cast_signed());
+        let why = match reason {
+            Reason::Dead | Reason::Over => {
+                self.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
+                return Ok(());
+            }
+            Reason::Ended(_) if self.life.closing && roster.is_over(peer) => {
+                self.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
+                return Ok(());
+            }
+            Reason::Ended(errno) => {
+                let why = format!("the other end is no more: {}", error(errno));
+                self.lose_aloud(peer, &why, MPI_ERR_PROC_ABORTED);
+                return Ok(());
+            }
+            Reason::Silent { for_ns } => {
+                format!("it has not answered for {} s", for_ns / 1_000_000_000)
+            }
+            Reason::NoAdapter { for_ns } => {
+                let seconds = for_ns / 1_000_000_000;
+                format!("no adapter can be used for {seconds} s")
+            }
+            Reason::Refused(errno) => format!("it refuses a connection: {}", error(errno)),
+            Reason::Own(errno) => {
+                let error = error(errno);
+                format!("no queue pair can be connected to it: {error}")
+            }
+        };
+        Err(self.lose(peer, &why, MPI_ERR_PROC_ABORTED))
+    }
+
+    /// A message has come from `from`, whose connection is not up. Whether it is of a life.
+    #[cold]
+    pub(super) fn admits(&mut self, from: u32) -> bool {
+        let now = self.connect.now();
+        let session = &mut self.link(from).wire.session;
+        match session.state() {
+            State::Lost => return false,
+            State::Answering => session.handle_message(now),
+            _ => return true,
+        }
+        self.heed(from);
+        true
+    }
+
+    /// Tells `peer` that this end of the connection is no more.
+    #[cold]
+    pub(super) fn tell_end(&mut self, peer: u32) -> Outcome {
+        let now = self.connect.now();
+        let session = &mut self.link(peer).wire.session;
+        session.refuse(libc::EFAULT.unsigned_abs(), now);
+        self.heed(peer);
+        self.transmit(peer)
+    }
+
+    /// Sends what the session of `peer` has to say, as far as there is room.
+    fn transmit(&mut self, peer: u32) -> Outcome {
+        loop {
+            let (now, has_room) = (self.connect.now(), self.connect.under_way < MOST_DATAGRAMS);
+            let wire = &mut self.link(peer).wire;
+            let Some((ah, number)) = wire.way.clone() else {
+                return Ok(());
+            };
+            let next = wire.session.poll_transmit(&mut wire.paths, now);
+            wire.waits_to_say = next.is_some() && !has_room;
+            let Some(Transmit { datagram, .. }) = next.filter(|_| has_room) else {
+                return Ok(());
+            };
+            let bytes = self.addressed(datagram).emit();
+            let elements = [Element::inline(&bytes)];
+            let mut request = SendWr::send(Id::Sent.code(), &elements)
+                .flags(SendFlags::INLINE | SendFlags::SIGNALED)
+                .to(&ah, Qpn(number), self.qkey());
+            let posted = self.connect.ud.post_send(&mut request);
+            posted.map_err(|error| failed(&self.device.name, error))?;
+            self.connect.under_way += 1;
+            self.link(peer).wire.session.transmitted();
+        }
+    }
+
+    /// With where this rank can be answered.
+    fn addressed(&self, mut datagram: Datagram) -> Datagram {
+        let card = &self.device.card;
+        datagram.origin = Origin {
+            adapter: AdapterId(0),
+            flags: ONLY_ADAPTER,
+            ud: card.qpn,
+            echo: 0,
+            serial: 0,
+        };
+        if datagram.kind != Kind::Rtu {
+            (datagram.end.lid, datagram.end.gid) = (card.lid, card.gid);
+        }
+        datagram
+    }
+
+    /// The path to a peer with this card.
+    pub(super) fn path_to(&self, card: &Card) -> ferriband_heal::Path {
+        ferriband_heal::Path {
+            adapter: AdapterId(0),
+            port: PORT,
+            sgid_index: self.device.gid_index,
+            dlid: card.lid,
+            dgid: card.gid,
+            mtu: card.mtu,
+            ..ferriband_heal::Path::default()
+        }
+    }
+}
+
+impl Net {
+    /// A request to `peer` could not be posted: the life is over, and what was to go waits; or the
+    /// peer is lost.
+    #[cold]
+    pub(super) fn unposted(&mut self, peer: u32, error: &VerbsError) -> Outcome<bool> {
+        if !self.link(peer).wire.has_life() {
+            return Ok(false);
+        }
+        if self.heals(peer) {
+            self.end_life(peer, Cause::Verb);
+            return Ok(false);
+        }
+        Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED))
+    }
+}
+
+impl Link {
+    /// Whether its session has something to do by itself, or to say.
+    fn needs_attention(&self) -> bool {
+        let wire = &self.wire;
+        wire.session.poll_timeout().is_some() || wire.waits_to_say || wire.is_at_work()
+    }
+}
+
+impl Wire {
+    /// Whether there is a life that can fail.
+    pub(super) fn has_life(&self) -> bool {
+        let state = self.session.state();
+        matches!(state, State::Up | State::Replaying | State::Answering)
+    }
+
+    /// Whether each look at the device carries something on.
+    fn is_at_work(&self) -> bool {
+        self.fence.is_some() || self.replay.is_some()
+    }
+}
+
+fn errno(error: VerbsError) -> u32 {
+    error.errno().unsigned_abs()
+}
+
+/// Whether what has failed so may be possible soon.
+fn is_passing(errno: u32) -> bool {
+    matches!(errno.cast_signed(), libc::ENOMEM | libc::EAGAIN)
+}
