@@ -1,5 +1,5 @@
 /* Messages between pairs of ranks while queue pairs fail: 8 bytes to and fro, windows of 1 KiB, many short ones in a row. None is lost, none comes twice, none is
-   overtaken. ROUNDS in the environment: how many times a rank has its connections fail. */
+   overtaken. ROUNDS in the environment: how many times ranks have their connections fail; SEED: when. */
 #include "check.h"
 #include <ferriband_mpi.h>
 
@@ -7,13 +7,13 @@
 #define MANY 40
 
 static int other;
-/* Messages of this round until the connections fail, and whose do. */
+/* Messages of this round until the connections fail, and whose do: of the even ranks, of the odd ones, or of all. */
 static int left, whose;
+static unsigned state = 1;
 
 /* From 0 to before `below`, the same at all ranks. */
 static int any(unsigned below)
 {
-	static unsigned state = 1;
 	state = state * 1664525 + 1013904223;
 	return (int)(((unsigned long long)state * below) >> 32);
 }
@@ -21,7 +21,7 @@ static int any(unsigned below)
 /* This rank is about to send: perhaps its connections fail first. */
 static void next(void)
 {
-	if (left-- == 0 && whose == rank % 2)
+	if (left-- == 0 && whose != rank % 2)
 		CHECK(ferriband_mpi_switch_setting("queue-pairs", "error") == 0);
 }
 
@@ -66,13 +66,14 @@ static void in_a_row(long round, int count, int length)
 int main(int argc, char **argv)
 {
 	struct ferriband_mpi_stats stats;
-	const char *rounds = getenv("ROUNDS");
+	const char *rounds = getenv("ROUNDS"), *seed = getenv("SEED");
 	begin(&argc, &argv);
 	CHECK(size % 2 == 0);
 	other = rank ^ 1;
+	state = seed ? (unsigned)atol(seed) : 1;
 	for (long round = 0; round < (rounds ? atol(rounds) : 300); round++) {
 		left = any(24);
-		whose = any(2);
+		whose = any(3);
 		to_and_fro(round);
 		in_a_row(round, WINDOW, 1024);
 		in_a_row(round, MANY, 8);

@@ -285,7 +285,7 @@ impl Net {
                 }
                 (EventKind::LastWqeReached, Subject::Qp { number, .. }) => {
                     if let Some(peer) = self.numbers.rank_of(number.0) {
-                        self.link(peer).wire.takes_none = true;
+                        self.has_stopped(peer);
                     }
                 }
                 // A queue pair that fails says so by its completions.

@@ -4,9 +4,9 @@
 //! A fence goes on in each look at the device, so that other peers go on meanwhile. What it throws
 //! away lies in the log of the other end. Section 5.3 of docs/design/heal.md.
 
-use super::super::Net;
 use super::super::acks::fresh_return_word;
 use super::super::queue::{Queue, What};
+use super::super::{Net, Reached};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use ferriband_heal::{Cause, Ns, Number, State, Taken};
@@ -59,6 +59,19 @@ impl Net {
         let life = session.epoch();
         session.handle_failure(life, cause, now);
         self.heed(peer);
+    }
+
+    /// The device says that the queue pair to `peer` takes no receive any more. If no fence has
+    /// stopped it, it has failed; who only receives hears of that by nothing else. Of another host
+    /// the completions must say how.
+    #[cold]
+    pub(in super::super) fn has_stopped(&mut self, peer: u32) {
+        let is_far = self.connect.reached[peer as usize] == Reached::Far;
+        let wire = &mut self.link(peer).wire;
+        wire.takes_none = true;
+        if wire.has_life() && !is_far && self.heals(peer) {
+            self.end_life(peer, Cause::QpError);
+        }
     }
 
     /// Begins the fence that the session of `peer` asks for.
