@@ -264,7 +264,8 @@ pub enum Command {
         ferriband dump -w trace.pcapng -- ib_write_bw HOST"
     )]
     Dump(DumpArgs),
-    /// Make packets fail: drop, duplicate, delay, reorder, corrupt; take links down; fail devices and queue pairs
+    /// Make packets fail: drop, duplicate, delay, reorder, corrupt; take links down; fail devices
+    /// and queue pairs
     ///
     /// For the adapters of this user in this network namespace, while they run: what the programs make of it is what they
     /// would make of a bad cable. Rules last until they are cleared or the last program ends.
@@ -647,7 +648,8 @@ pub enum FaultCommand {
         /// The device.
         device: String,
     },
-    /// Let a device fail in every program that has it open: DEVICE_FATAL, and all its queue pairs are flushed
+    /// Let a device fail in every program that has it open: DEVICE_FATAL, and all its queue pairs
+    /// are flushed
     ///
     /// What was open stays failed; the device can be opened anew, at once or after a time.
     Fatal {
@@ -660,7 +662,8 @@ pub enum FaultCommand {
         #[arg(long, conflicts_with = "lasts")]
         gone: bool,
     },
-    /// Let queue pairs fail by themselves: QP_FATAL, and what they have to do is flushed; their peers find out when they hear nothing
+    /// Let queue pairs fail by themselves: QP_FATAL, and what they have to do is flushed; their
+    /// peers find out when they hear nothing
     QpError(QpErrorArgs),
 }
 

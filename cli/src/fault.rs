@@ -1,4 +1,5 @@
-//! `ferriband fault`: rules by which packets fail, links that go down, devices and queue pairs that fail.
+//! `ferriband fault`: rules by which packets fail, links that go down, devices and queue pairs that
+//! fail.
 //!
 //! Owns: the commands. What a rule means is `ferriband-wire`'s, where rules lie the registry's; the adapters follow them.
 

@@ -124,7 +124,8 @@ fn release(devices: &mut [Option<Device>], index: usize) {
     }
 }
 
-/// Runs `look` on the devices by their indices while the list is held; NULL for one that is not there.
+/// Runs `look` on the devices by their indices while the list is held; NULL for one that is not
+/// there.
 fn with_list<R>(look: impl FnOnce(&[*mut ibv_device]) -> Result<R, Errno>) -> Result<R, Errno> {
     let mut count = 0;
     // SAFETY: the count's place lives during the call.

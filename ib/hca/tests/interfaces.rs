@@ -1,4 +1,5 @@
-//! Ethernet ports follow the kernel's network interfaces: events, states, GIDs, and what becomes of connections.
+//! Ethernet ports follow the kernel's network interfaces: events, states, GIDs, and what becomes of
+//! connections.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -45,7 +46,8 @@ fn ip(arguments: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// An end of a pair of interfaces that has no address, and whose other end is up. False, said, where there can be none.
+/// An end of a pair of interfaces that has no address, and whose other end is up. False, said,
+/// where there can be none.
 fn link(name: &str) -> bool {
     let made = ip(&format!("link add {name} type veth peer name p{name}"))
         && [name, &format!("p{name}")]

@@ -32,8 +32,8 @@ pub(super) fn open_for_mads(engine: &Engine) {
     }
 }
 
-/// On a host of a fabric: its packets come to this process from now on, those of connection managers
-/// among them.
+/// On a host of a fabric: its packets come to this process from now on, those of connection
+/// managers among them.
 pub(crate) fn open_to_fabric(engine: &Engine) {
     if crate::device::fabric::host().is_some()
         && let Some(device) = native_device()

@@ -18,8 +18,8 @@ impl Adapter {
         self.packets(
             |roce| roce.has_port(),
             |roce| {
-                // for packets that reach another process first; without the box they are lost, and sent
-                // again
+                // for packets that reach another process first; without the box they are lost, and
+                // sent again
                 let _ = self.post_box();
                 roce.join_port(&self.process.registry)
             },

@@ -66,8 +66,8 @@ pub fn run_among_users(name: &str, body: impl FnOnce()) {
     run(name, &[], libc::CLONE_NEWNET, body);
 }
 
-/// Runs the body with a network of its own, whose devices it makes itself before it opens one that `devices` names. Only root may;
-/// others skip the test, and say so.
+/// Runs the body with a network of its own, whose devices it makes itself before it opens one that
+/// `devices` names. Only root may; others skip the test, and say so.
 pub fn run_with_devices(name: &str, devices: &str, body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return body();

@@ -99,8 +99,10 @@ pub(super) fn find(
     Ok(None)
 }
 
-/// The registry as a member in one of the first slots has it, for whoever only wants to look at it; None if no such member can
-/// be found without waiting for it. Without the domain's lock: somebody may join or leave meanwhile.
+/// The registry as a member in one of the first slots has it, for whoever only wants to look at it;
+/// None if no such member can
+/// be found without waiting for it. Without the domain's lock: somebody may join or leave
+/// meanwhile.
 pub(super) fn glance(key: &HostKey, me: &ProcessIdentity) -> Result<Option<Registry>, HostError> {
     let prober = Prober::new(key)?;
     for slot in 0..GLANCED {

@@ -115,7 +115,8 @@ pub(super) const SERVICES: Table = Table::after(STEERING, "services", 64, 4096);
 pub(super) const CONNECTIONS: Table = Table::after(SERVICES, "connections", 64, 8192);
 /// Rules of fault injection: claim, [`super::FAULT_WORDS`] words of the adapter, hits.
 pub(super) const FAULTS: Table = Table::after(CONNECTIONS, "fault rules", 128, 64);
-/// What administrators have said of interfaces: claim, number of the interface, word, until when its device cannot be opened.
+/// What administrators have said of interfaces: claim, number of the interface, word, until when
+/// its device cannot be opened.
 pub(super) const PORTS: Table = Table::after(FAULTS, "administered ports", 32, 64);
 
 /// Counters of ports: claim, number of the interface, [`super::PORT_COUNTERS`] words of the adapter.

@@ -13,8 +13,8 @@ const VERSION: u16 = 6;
 /// No receive buffer is longer.
 pub const MOST_RECEIVE: u32 = 1 << 20;
 
-/// How a rank can be reached by datagrams: what it leaves for the others before they have anything to
-/// do with it.
+/// How a rank can be reached by datagrams: what it leaves for the others before they have anything
+/// to do with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Card {
     /// Number of the queue pair that takes set-up datagrams.

@@ -1,7 +1,7 @@
 //! The link of a queue pair was down and is back.
 //!
-//! Owns: that it asks at once for what is not acknowledged. Must not know how links come and go, nor
-//! how packets go ([`super`]).
+//! Owns: that it asks at once for what is not acknowledged. Must not know how links come and go,
+//! nor how packets go ([`super`]).
 
 use std::sync::Arc;
 

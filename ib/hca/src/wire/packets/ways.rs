@@ -177,7 +177,8 @@ impl Ways {
         }
     }
 
-    /// The same by the InfiniBand port, to another process. False if it is not taken there.
+    /// Sends a management datagram to another process of the InfiniBand port. False if it is not
+    /// taken there.
     pub(crate) fn send_mad_to(&self, device: &Device, to: ProcessRef, mad: &[u8; MAD_LEN]) -> bool {
         TxPath::to_process(device, &self.ports, to).is_some_and(|path| self.send_mad_by(&path, mad))
     }

@@ -33,7 +33,8 @@ pub fn callback(function: *const c_void, thunk: *const c_void) -> Callback {
     }
 }
 
-/// Copies an attribute: its value in the new object, if it goes there, or the error of the program's function.
+/// Copies an attribute: its value in the new object, if it goes there, or the error of the
+/// program's function.
 ///
 /// # Safety
 /// It was made from a copy function and its thunk.

@@ -22,7 +22,9 @@ pub unsafe extern "C" fn ferriband_mpi_stats(to: *mut u64, size: usize) -> isize
 }
 
 /// Changes the setting `name` to `value` while MPI runs: `acks` (`0`, `1`) or `design` (a name of one), so that a measurement can compare both within one run of the same
-/// processes. All ranks call it, when no message is on its way. For tests, at any time: `queue-pairs` to `error` has the connections of this rank fail. 0; -1 outside of MPI, or where there is no such setting or value.
+/// processes. All ranks call it, when no message is on its way. For tests, at any time:
+/// `queue-pairs` to `error` has the connections of this rank fail. 0; -1 outside of MPI, or where
+/// there is no such setting or value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferriband_mpi_switch(name: *const c_char, value: *const c_char) -> c_int {
     if name.is_null() || value.is_null() {

@@ -1,7 +1,8 @@
 //! Runs schedules: what each collective but the blocking barrier is.
 //!
 //! A schedule says what depends on what, an [`Execution`] does it: it begins what may begin, and looks after what has begun. It is driven by
-//! progress ([`Mpi::advance`]) and never waits itself, so blocking and non-blocking collectives are the same, and several may be under way.
+//! progress ([`Mpi::advance`]) and never waits itself, so blocking and non-blocking collectives are
+//! the same, and several may be under way.
 //! All messages of one bear its number as tag, in the communicator's second context; messages between two ranks match in order.
 
 use super::rounds::Calls;

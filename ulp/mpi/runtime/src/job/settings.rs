@@ -21,7 +21,7 @@ pub struct Chosen {
     pub device: Option<String>,
     /// Which way a message of which length goes by memory that ranks share.
     pub shared: SharedSizes,
-    /// The same by verbs.
+    /// Which way a message of which length goes by verbs.
     pub verbs: VerbsSizes,
     /// `large_pages`: bytes of the shortest message on one host whose buffers the kernel is asked to put into large pages; none: no message's are.
     pub large_pages: Option<u64>,

@@ -1,7 +1,7 @@
 //! The one runtime of the process, and the lock that threads take.
 //!
-//! Owns: the runtime's place, and who may be in it. Must not know: what a runtime is made of, beyond
-//! what a waiter asks ([`Rounds`]).
+//! Owns: the runtime's place, and who may be in it. Must not know: what a runtime is made of,
+//! beyond what a waiter asks ([`Rounds`]).
 
 use super::rounds::Rounds;
 use crate::errors::Outcome;
@@ -139,7 +139,8 @@ impl<R: Rounds> Entry<R> {
         }
     }
 
-    /// The runtime is not to be entered any more. It is kept: a late thread may still be in it, and a later session may need it.
+    /// The runtime is not to be entered any more. It is kept: a late thread may still be in it, and
+    /// a later session may need it.
     pub fn retire(&self) {
         self.runtime.store(std::ptr::null_mut(), Ordering::Release);
         self.settle();

@@ -263,7 +263,8 @@ impl SendingEnd {
             .push(head, seq, length, payload, &mut self.block)
     }
 
-    /// Where a message of the program goes if it needs nothing but room and lies in one run; none if it needs more: then [`SendingEnd::push`] knows what to do.
+    /// Where a message of the program goes if it needs nothing but room and lies in one run; none
+    /// if it needs more: then [`SendingEnd::push`] knows what to do.
     #[inline(always)]
     pub fn place(&self, payload: &Source) -> Option<Place> {
         let place = self.machine.place(payload.len() as u32)?;

@@ -47,8 +47,8 @@ impl Link {
         }
     }
 
-    /// Whether a message of `length` bytes goes by a place of the pair: is neither too short nor too
-    /// long, and one is this rank's.
+    /// Whether a message of `length` bytes goes by a place of the pair: is neither too short nor
+    /// too long, and one is this rank's.
     #[inline]
     pub fn has_place(&self, length: usize) -> bool {
         let (least, most) = self.exchange;
