@@ -13,7 +13,7 @@ impl Adapter {
     /// The RoCE wire, its port joined if it is not.
     ///
     /// # Errors
-    /// What [`Roce::join_port`] says.
+    /// What `Roce::join_port` says.
     pub(crate) fn roce(&self) -> Result<&Roce, Error> {
         self.packets(
             |roce| roce.has_port(),
@@ -29,7 +29,7 @@ impl Adapter {
     /// What carries the packets of a device, opened if it is not.
     ///
     /// # Errors
-    /// What [`Roce::join_port`] and [`Roce::open_local`] say.
+    /// What `Roce::join_port` and `Roce::open_local` say.
     pub(crate) fn packets_of(&self, device: &Device) -> Result<&Roce, Error> {
         if device.is_ethernet() {
             return self.roce();
