@@ -104,7 +104,7 @@ impl Plan {
             let early = span.min(MILLISECOND);
             let within = if rng.chance(500) { early } else { span };
             let at = Ns(rng.below(within));
-            let blow = plan.blow(rng);
+            let blow = plan.blow(rng, at);
             let lasts = match blow {
                 Blow::Path(.., for_ns) | Blow::Away(_, for_ns) | Blow::Adapter(_, for_ns) => for_ns,
                 Blow::Storm(.., until) => until.since(at),
@@ -116,7 +116,7 @@ impl Plan {
         plan
     }
 
-    fn blow(&self, rng: &mut Rng) -> Blow {
+    fn blow(&self, rng: &mut Rng, at: Ns) -> Blow {
         let one = rng.below(self.ranks as u64) as usize;
         let other = (one + 1 + rng.below(self.ranks as u64 - 1) as usize) % self.ranks;
         let is_dead = self
@@ -134,7 +134,7 @@ impl Plan {
                 PathId(rng.below(self.paths.into()) as u8),
                 lasting,
             ),
-            75..80 => Blow::Storm(one, other, self.quiet_at.after(rng.below(2 * SECOND))),
+            75..80 => Blow::Storm(one, other, at.after(rng.below(2 * SECOND))),
             80..97 => {
                 let was_hour = |(_, blow): &(Ns, Blow)| matches!(blow, Blow::Away(_, HOUR_NS));
                 let may_be = self.has_launcher && !self.blows.iter().any(was_hour);

@@ -22,7 +22,10 @@ impl World {
             return Ok(false);
         };
         match step {
-            Step::Fence { of, cause } => self.begin_fence(me, peer, of, cause)?,
+            Step::Fence { of, cause } => {
+                self.notices(peer);
+                self.begin_fence(me, peer, of, cause)?;
+            }
             Step::Make { .. } => self.make(me, peer),
             Step::Connect { epoch, end, by } => self.connect(me, peer, epoch, end, by)?,
             Step::Replay { own, peer: told } => self.begin_replay(me, peer, own, told)?,

@@ -382,6 +382,15 @@ impl World {
         }
     }
 
+    /// Somebody finds that the connection to `peer` has failed. Whoever has no launcher to tell him
+    /// that a rank is dead asks it for so long from here on.
+    pub fn notices(&mut self, peer: usize) {
+        if self.ranks[peer].is_dead && !self.plan.has_launcher {
+            let last = self.now.after(HEAL_FOR.0 + 150 * SECOND);
+            self.rest_at = self.rest_at.max(last);
+        }
+    }
+
     /// A queue pair was connected: where there is a storm, it does not last.
     pub fn was_connected(&mut self, at: usize) {
         let one = &self.queue_pairs[at];
