@@ -21,7 +21,7 @@ use crate::transport::polling::Polling;
 use ferriband_heal::datagram::DATAGRAM;
 use ferriband_ibv::{
     Access, Choice, CompChannel, Context, Cq, DeviceLimits, Gid, LinkLayer, Mtu, Pd, PortState,
-    QKey, Qp, QpCaps, QpInit, QpType, RecvWr, Srq, Verbs, Wc,
+    QKey, Qp, QpCaps, QpInit, QpState, QpType, RecvWr, Srq, Verbs, Wc,
 };
 use ferriband_mpi_proto::card::Card;
 use ferriband_registration::Way as Registration;
@@ -163,6 +163,20 @@ impl Net {
             .map_err(|error| failed(&self.device.name, error))
     }
 
+    /// The queue pair of datagrams, if it has failed and given back all requests, begins anew under
+    /// its number, which others know. Datagrams that were under way are lost, as any may be.
+    pub(super) fn listen_anew(&mut self) -> Outcome {
+        let connect = &mut self.connect;
+        if connect.flushed < DATAGRAMS || connect.under_way != 0 {
+            return Ok(());
+        }
+        connect.flushed = 0;
+        let (ud, key) = (&connect.ud, qkey(connect.secret));
+        let begun = ud.stop(QpState::Reset);
+        let begun = begun.and_then(|()| begin_datagrams(ud, key, &connect.datagrams));
+        begun.map_err(|error| failed(&self.device.name, error))
+    }
+
     /// Key of the job's datagram queue pairs.
     pub(super) fn qkey(&self) -> QKey {
         qkey(self.connect.secret)
@@ -269,6 +283,7 @@ impl Connect {
             ud,
             datagrams,
             under_way: 0,
+            flushed: 0,
             secret,
             me,
             reached,
@@ -338,12 +353,21 @@ fn datagram_queue(
         ..QpInit::new(QpType::Ud, cq, cq)
     };
     let ud = Qp::create(pd, &init)?;
+    begin_datagrams(&ud, key, datagrams)?;
+    Ok(ud)
+}
+
+/// From RESET on.
+fn begin_datagrams(
+    ud: &Qp,
+    key: QKey,
+    datagrams: &Buffers,
+) -> Result<(), ferriband_ibv::VerbsError> {
     ud.init_ud(PORT, 0, key)?;
     for index in 0..DATAGRAMS {
-        post_datagram(&ud, datagrams, index)?;
+        post_datagram(ud, datagrams, index)?;
     }
-    ud.ready_ud(0)?;
-    Ok(ud)
+    ud.ready_ud(0)
 }
 
 /// The device that is wanted, opened.

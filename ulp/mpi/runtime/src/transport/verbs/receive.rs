@@ -146,10 +146,13 @@ impl Net {
             Some(Id::Datagram(index)) if wc.is_ok() => {
                 self.take_datagram(index, wc.byte_len(), lent.roster)
             }
-            Some(Id::Datagram(index)) => self.listen(index),
+            Some(Id::Datagram(_)) => {
+                self.connect.flushed += 1;
+                self.listen_anew()
+            }
             Some(Id::Sent) => {
                 self.connect.under_way = self.connect.under_way.saturating_sub(1);
-                Ok(())
+                self.listen_anew()
             }
             Some(Id::Peer(peer)) => self.gone(peer, wc, lent),
             Some(Id::Laned(peer)) => self.gone_by_lane(peer, wc, lent),

@@ -35,6 +35,8 @@ pub struct Connect {
     pub(super) datagrams: Buffers,
     /// Datagrams that are under way from here.
     pub(super) under_way: u32,
+    /// Receives of datagrams that the queue pair has given back, since it has failed.
+    pub(super) flushed: u32,
     /// The job's secret, which each datagram of its ranks carries.
     pub(super) secret: u64,
     pub(super) me: u32,

@@ -151,8 +151,10 @@ impl Net {
         }
     }
 
-    /// All queue pairs to peers fail, as they do where the device says so: for tests.
+    /// All queue pairs to peers fail, as they do where the device says so, and that of datagrams:
+    /// for tests.
     pub fn break_connections(&self) {
+        let _ = self.connect.ud.stop(QpState::Error);
         for link in self.links.iter().flatten() {
             if let Some(qp) = &link.wire.queue.qp {
                 // One that cannot fail so has failed.
