@@ -102,7 +102,10 @@ impl Runtime {
                 if let Some(receive) = self.point.requests.unfinished(receive)
                     && let Work::Pieces { expected, .. } = self.point.requests[receive].work
                 {
-                    self.ways.came(expected);
+                    let peer = self.point.requests[receive].peer;
+                    if !self.point.peers[peer as usize].by_verbs {
+                        self.ways.came(expected);
+                    }
                     self.finish(receive);
                 }
                 Ok(())
