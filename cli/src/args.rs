@@ -827,8 +827,8 @@ pub enum World {
     /// MPI's fast path: ranks that write to one another's blocks, and sleep.
     Mpi,
     /// Connections that heal: ranks that send short and long messages by every path while queue
-    /// pairs, paths and adapters fail, datagrams are lost, doubled, late and old, and ranks compute,
-    /// stop and die; nothing is lost or delivered twice.
+    /// pairs, paths and adapters fail, datagrams are lost, doubled, late and old, and ranks
+    /// compute, stop and die; nothing is lost or delivered twice.
     Heal,
     /// SDP: between two sides of a host its rings and its changes from and to TCP, interleaved,
     /// stopped and killed; and its three flow controls by queue pairs, slow wherever they may be.

@@ -93,7 +93,8 @@ fn find() -> Result<&'static [Device], i32> {
 }
 
 /// `ibv_get_device_list`: a NULL-terminated array, to be freed with `ibv_free_device_list`, without
-/// devices that an administrator has taken away. NULL with the system's errno while the devices cannot be found out.
+/// devices that an administrator has taken away. NULL with the system's errno while the devices
+/// cannot be found out.
 ///
 /// # Safety
 /// `num_devices` is NULL or may be written.

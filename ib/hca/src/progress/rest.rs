@@ -85,7 +85,8 @@ pub struct Waiting {
 impl Waiting {
     /// The descriptor of a channel's events, for one who is about to wait for a count of it, and
     /// what else to wait for meanwhile: until one of those is readable, or the descriptor. None if
-    /// a count is there, if the program does not want to wait, or if another thread handles packets.
+    /// a count is there, if the program does not want to wait, or if another thread handles
+    /// packets.
     ///
     /// # Errors
     /// `Gone`.

@@ -146,7 +146,8 @@ impl Host for Adapter {
 }
 
 /// Moves `bytes` bytes to or from a peer's memory: by `here` where that is mapped, at this address,
-/// else by `there`. `Gone` for a peer that has died meanwhile, `Forbidden` where neither is possible.
+/// else by `there`. `Gone` for a peer that has died meanwhile, `Forbidden` where neither is
+/// possible.
 #[inline(always)]
 fn reach(
     link: &PeerLink,

@@ -293,7 +293,8 @@ impl Qp {
         self.qp_type == QpType::Ud
     }
 
-    /// Packets from `source` for this queue pair come in: what `run` hands to [`crate::wire::to::Incoming::take`], all under one lock. What they bring
+    /// Packets from `source` for this queue pair come in: what `run` hands to
+    /// [`crate::wire::to::Incoming::take`], all under one lock. What they bring
     /// is told by [`Qp::turn_packets`], soon. Without a machine nothing runs.
     ///
     /// `together` says that the sender is known to take what comes together together: a request, and behind it the acknowledgement of

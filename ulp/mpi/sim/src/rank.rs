@@ -5,7 +5,7 @@ use ferriband_mpi_proto::fast::{AnyReceiver, AnySender, Gate, Lull, Plan};
 use std::collections::VecDeque;
 
 /// A block that a peer writes to.
-pub struct Inlet {
+pub struct Inbound {
     pub receiver: AnyReceiver,
     pub memory: Memory,
     pub life: u32,
@@ -17,7 +17,7 @@ pub struct Inlet {
 /// The way from a peer.
 #[derive(Default)]
 pub struct From {
-    pub inlet: Option<Inlet>,
+    pub inbound: Option<Inbound>,
     pub lull: Lull,
     /// Number of the last message that was taken.
     pub received: u32,

@@ -1,6 +1,6 @@
 //! The world: who does what next, what must hold after each step, and at the end.
 
-use crate::rank::{Channel, Inlet, Phase, Rank, Task};
+use crate::rank::{Channel, Inbound, Phase, Rank, Task};
 use crate::wire::{Body, DEPTH, Memory, Message, Op, Post};
 use crate::{Failure, Fault, Options, Report, Rng};
 use ferriband_mpi_proto::envelope::{Envelope, Kind};
@@ -143,10 +143,10 @@ impl World {
     /// Nothing happens any more but that ranks compute: who sleeps must have nothing to do.
     fn come_back(&mut self) -> Outcome<bool> {
         let has_work = |rank: &Rank| {
-            let mut inlets = rank.from.iter().filter_map(|from| from.inlet.as_ref());
+            let mut inbounds = rank.from.iter().filter_map(|from| from.inbound.as_ref());
             rank.phase == Phase::Asleep(true)
                 && (!rank.queue.is_empty()
-                    || inlets.any(|inlet| inlet.receiver.is_ready(&inlet.memory)))
+                    || inbounds.any(|inbound| inbound.receiver.is_ready(&inbound.memory)))
         };
         if self.ranks.iter().any(has_work) {
             return Err(self.lost());
@@ -178,9 +178,9 @@ impl World {
             .ranks
             .iter()
             .map(|rank| {
-                let ready = rank.from.iter().filter_map(|from| from.inlet.as_ref());
+                let ready = rank.from.iter().filter_map(|from| from.inbound.as_ref());
                 let ready = ready
-                    .filter(|inlet| inlet.receiver.is_ready(&inlet.memory))
+                    .filter(|inbound| inbound.receiver.is_ready(&inbound.memory))
                     .count();
                 let waiting: usize = rank.to.iter().map(|to| to.waiting.len()).sum();
                 format!(
@@ -202,14 +202,14 @@ impl World {
                 if self.ranks[from].to[to].sent != self.ranks[to].from[from].delivered {
                     return Err(format!("M1: messages of {from} to {to} are missing"));
                 }
-                let Some(inlet) = &mut self.ranks[to].from[from].inlet else {
+                let Some(inbound) = &mut self.ranks[to].from[from].inbound else {
                     continue;
                 };
-                let left = inlet.receiver.peek(&inlet.memory).map_err(broken)?;
-                if left.is_some() || inlet.memory.alive.contains(&true) {
+                let left = inbound.receiver.peek(&inbound.memory).map_err(broken)?;
+                if left.is_some() || inbound.memory.alive.contains(&true) {
                     return Err("a record is left over".to_owned());
                 }
-                let (told, life) = (inlet.receiver.report(), inlet.life);
+                let (told, life) = (inbound.receiver.report(), inbound.life);
                 let way = &mut self.ranks[from].to[to];
                 if let Channel::Open(sender) = &mut way.channel
                     && way.life == life
@@ -243,22 +243,23 @@ impl World {
                 record,
             } => {
                 let way = &mut self.ranks[to].from[from];
-                let Some(inlet) = way.inlet.as_mut().filter(|inlet| inlet.life == *life) else {
+                let Some(inbound) = way.inbound.as_mut().filter(|inbound| inbound.life == *life)
+                else {
                     return Err("a write to memory that was given back".to_owned());
                 };
                 for _ in 0..=self.rng.below(120) {
                     let Some((at, byte)) = bytes.pop() else {
                         break;
                     };
-                    if inlet.memory.alive[at as usize] {
+                    if inbound.memory.alive[at as usize] {
                         return Err(format!("byte {at} is written over what is not consumed"));
                     }
-                    inlet.memory.bytes[at as usize] = byte;
+                    inbound.memory.bytes[at as usize] = byte;
                 }
                 let is_done = bytes.is_empty();
                 if let Some(record) = record.clone().filter(|_| is_done) {
-                    inlet.memory.alive[record.clone()].fill(true);
-                    inlet.memory.records.push_back(record);
+                    inbound.memory.alive[record.clone()].fill(true);
+                    inbound.memory.records.push_back(record);
                 }
                 is_done
             }
@@ -379,8 +380,8 @@ impl World {
 
     fn try_post(&mut self, me: usize, to: usize, body: Body) -> bool {
         let early = u32::from(self.is(Fault::EarlyCredit));
-        let credit = match &mut self.ranks[me].from[to].inlet {
-            Some(inlet) => inlet.receiver.report() + early,
+        let credit = match &mut self.ranks[me].from[to].inbound {
+            Some(inbound) => inbound.receiver.report() + early,
             None => 0,
         };
         let queue = &mut self.wires[me][to];
@@ -451,14 +452,14 @@ impl World {
     /// Returns credit that found no room, and takes a block back now and then.
     fn tend(&mut self, me: usize, from: usize) -> Outcome {
         let takes_back = self.rng.chance(3);
-        let Some(inlet) = &mut self.ranks[me].from[from].inlet else {
+        let Some(inbound) = &mut self.ranks[me].from[from].inbound else {
             return Ok(());
         };
-        if inlet.owes {
+        if inbound.owes {
             self.return_credit(me, from);
-        } else if takes_back && !inlet.is_closing {
-            inlet.is_closing = true;
-            let life = inlet.life;
+        } else if takes_back && !inbound.is_closing {
+            inbound.is_closing = true;
+            let life = inbound.life;
             self.post(me, from, Body::Close(life))?;
         }
         Ok(())
@@ -467,10 +468,10 @@ impl World {
     fn return_credit(&mut self, me: usize, from: usize) {
         let early = u32::from(self.is(Fault::EarlyCredit));
         let queue = &mut self.wires[me][from];
-        if let Some(inlet) = &mut self.ranks[me].from[from].inlet {
-            inlet.owes = queue.len() >= DEPTH;
-            if !inlet.owes {
-                queue.push_back(Op::Word(u64::from(inlet.receiver.report() + early)));
+        if let Some(inbound) = &mut self.ranks[me].from[from].inbound {
+            inbound.owes = queue.len() >= DEPTH;
+            if !inbound.owes {
+                queue.push_back(Op::Word(u64::from(inbound.receiver.report() + early)));
             }
         }
     }
@@ -479,7 +480,7 @@ impl World {
         if let Channel::Open(sender) = &mut self.ranks[me].to[from].channel {
             sender.credit(message.credit);
         }
-        let life_there = |inlet: &Option<Inlet>| inlet.as_ref().map(|inlet| inlet.life);
+        let life_there = |inbound: &Option<Inbound>| inbound.as_ref().map(|inbound| inbound.life);
         match message.body {
             Body::Data(length) => {
                 if message.seq != self.ranks[me].from[from].received + 1 {
@@ -488,7 +489,7 @@ impl World {
                 self.ranks[me].from[from].received = message.seq;
                 self.deliver(me, from, message.seq, length)?;
                 let way = &mut self.ranks[me].from[from];
-                if way.inlet.is_some()
+                if way.inbound.is_some()
                     && let Some((epoch, owns)) = way.lull.message()
                 {
                     self.post(me, from, Body::Resume { epoch, owns })?;
@@ -496,11 +497,12 @@ impl World {
                 Ok(())
             }
             Body::Open(plan, life) => {
-                let is_granted = self.ranks[me].from[from].inlet.is_none() && !self.rng.chance(120);
+                let is_granted =
+                    self.ranks[me].from[from].inbound.is_none() && !self.rng.chance(120);
                 if is_granted {
                     let way = &mut self.ranks[me].from[from];
                     way.lull.reopen();
-                    way.inlet = Some(Inlet {
+                    way.inbound = Some(Inbound {
                         receiver: AnyReceiver::new(plan),
                         memory: Memory::new(plan, self.fault),
                         life,
@@ -543,9 +545,9 @@ impl World {
                     while self.drain(me, from)? {}
                 }
                 let way = &mut self.ranks[me].from[from];
-                if life_there(&way.inlet) == Some(life)
-                    && let Some(inlet) = way.inlet.take()
-                    && inlet.memory.alive.contains(&true)
+                if life_there(&way.inbound) == Some(life)
+                    && let Some(inbound) = way.inbound.take()
+                    && inbound.memory.alive.contains(&true)
                 {
                     return Err("a block is given back with a record in it".to_owned());
                 }
@@ -582,10 +584,10 @@ impl World {
         let mut did = false;
         loop {
             let way = &mut self.ranks[me].from[from];
-            let Some(inlet) = &mut way.inlet else {
+            let Some(inbound) = &mut way.inbound else {
                 return Ok(did);
             };
-            let Some(record) = inlet.receiver.peek(&inlet.memory).map_err(broken)? else {
+            let Some(record) = inbound.receiver.peek(&inbound.memory).map_err(broken)? else {
                 return Ok(did);
             };
             let Some(head) = Envelope::parse(record.envelope) else {
@@ -594,7 +596,7 @@ impl World {
             if head.seq != way.received + 1 && self.fault != Some(Fault::NoTurn) {
                 return Ok(did);
             }
-            let Some(range) = inlet.memory.records.pop_front() else {
+            let Some(range) = inbound.memory.records.pop_front() else {
                 return Err("a record is taken before it has come".to_owned());
             };
             let body = record.at as usize..(record.at + record.length) as usize;
@@ -602,14 +604,14 @@ impl World {
                 return Err("a record is found where none lies".to_owned());
             }
             let byte = head.seq as u8;
-            if inlet.memory.bytes[body].iter().any(|one| *one != byte) {
+            if inbound.memory.bytes[body].iter().any(|one| *one != byte) {
                 return Err("a record is torn".to_owned());
             }
             if head != envelope(head.seq, head.credit) {
                 return Err("an envelope is torn".to_owned());
             }
-            inlet.memory.alive[range].fill(false);
-            let is_due = inlet.receiver.consume(&record, &mut inlet.memory);
+            inbound.memory.alive[range].fill(false);
+            let is_due = inbound.receiver.consume(&record, &mut inbound.memory);
             way.received = head.seq;
             did = true;
             if let Channel::Open(sender) = &mut self.ranks[me].to[from].channel {
@@ -651,7 +653,7 @@ impl World {
         for from in 0..self.ranks.len() {
             let rank = &mut self.ranks[me];
             let way = &mut rank.from[from];
-            if way.inlet.is_none() || way.lull.is_quiet() {
+            if way.inbound.is_none() || way.lull.is_quiet() {
                 continue;
             }
             all = false;

@@ -99,8 +99,8 @@ impl<D: Deliver> Roce<D> {
         (self.flows_version(), rx.flow_sockets())
     }
 
-    /// By the progress thread: finds out where everybody's socket is, if packets go astray although
-    /// nothing changes.
+    /// By the progress thread: finds out where everybody's socket is, if packets reach the wrong
+    /// process although nothing changes.
     pub(crate) fn repair(&self, to: To<'_, D>) {
         self.ways.repair(&to.adapter.process().registry, || {
             self.round(to, &mut Catch::nobody());

@@ -37,8 +37,8 @@ pub(in crate::wire) const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
 /// How long joining or leaving waits for others that do the same.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
-/// How long a change of steering waits in the middle of a verb: packets that go astray meanwhile
-/// are handed over.
+/// How long a change of steering waits in the middle of a verb: packets that reach the wrong
+/// process meanwhile are handed over.
 const STEER_WAIT: Duration = Duration::from_millis(100);
 /// Rounds after which whatever lay in a socket when they began has been taken: a socket holds no
 /// more runs of packets than eight times as many, whatever buffer an administrator allows.
@@ -59,8 +59,9 @@ pub(crate) struct Ways {
     /// Changes with the sockets of senders ([`super::Roce::flows`]).
     pub(in crate::wire) flows_version: AtomicU32,
     /// Packets come that are another process's: the steering is not what the registry says.
-    astray: AtomicBool,
-    /// The registry's steering when packets last went astray, and since when it is so.
+    misrouted: AtomicBool,
+    /// The registry's steering when packets last reached the wrong process, and since when it is
+    /// so.
     epoch: AtomicU64,
     epoch_at: AtomicU64,
 }
@@ -77,7 +78,7 @@ impl Ways {
             attached: Attached::default(),
             mad_psn: AtomicU32::new(0),
             flows_version: AtomicU32::new(0),
-            astray: AtomicBool::new(false),
+            misrouted: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             epoch_at: AtomicU64::new(0),
         }
@@ -150,7 +151,7 @@ impl Ways {
     pub(crate) fn steer(&self, registry: &Host) {
         let Some(port) = self.port.get() else { return };
         if port.attach(registry, STEER_WAIT).is_err() {
-            self.astray.store(true, Relaxed);
+            self.misrouted.store(true, Relaxed);
         }
     }
 
@@ -215,20 +216,20 @@ impl Ways {
         })
     }
 
-    /// By the progress thread: finds out where everybody's socket is, if packets go astray although
-    /// nothing changes. `round` takes what comes meanwhile.
+    /// By the progress thread: finds out where everybody's socket is, if packets reach the wrong
+    /// process although nothing changes. `round` takes what comes meanwhile.
     pub(super) fn repair(&self, registry: &Host, round: impl FnMut()) {
-        if !self.astray.swap(false, Relaxed) {
+        if !self.misrouted.swap(false, Relaxed) {
             return;
         }
         let Some(port) = self.port.get() else { return };
         if port.repair(registry, STEER_WAIT, round).is_err() {
-            self.astray.store(true, Relaxed);
+            self.misrouted.store(true, Relaxed);
         }
     }
 
     /// A packet for `owner` came here. If nothing has changed for a while, the steering is wrong.
-    pub(in crate::wire) fn went_astray(&self, process: &Process) {
+    pub(in crate::wire) fn was_misrouted(&self, process: &Process) {
         let (epoch, now) = (
             process.registry.steering_epoch(),
             ferriband_memory::wait::now().0,
@@ -236,7 +237,7 @@ impl Ways {
         if self.epoch.swap(epoch, Relaxed) != epoch || self.epoch_at.load(Relaxed) == 0 {
             self.epoch_at.store(now, Relaxed);
         } else if now - self.epoch_at.load(Relaxed) > SETTLED.as_nanos() as u64
-            && !self.astray.swap(true, Relaxed)
+            && !self.misrouted.swap(true, Relaxed)
         {
             // once in a while only
             self.epoch_at.store(now, Relaxed);

@@ -171,7 +171,7 @@ impl<D: Deliver> Batch<D> {
                     port.take_probe(&to.adapter.process().registry, v6, meta.source, datagram)
                 });
                 if probe == Some(Probe::Moved) {
-                    roce.went_astray(to.adapter.process());
+                    roce.was_misrouted(to.adapter.process());
                 }
                 // this protocol's own
                 packets -= 1;
@@ -221,7 +221,7 @@ impl<D: Deliver> Batch<D> {
                         port.add(Counter::HandedOver, u64::from(handed));
                         self.foreign |= self.by_flow;
                         if !self.by_flow {
-                            roce.went_astray(to.adapter.process());
+                            roce.was_misrouted(to.adapter.process());
                         }
                     }
                     None => port.add(Counter::UnknownQp, 1),

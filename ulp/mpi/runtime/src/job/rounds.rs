@@ -60,13 +60,13 @@ pub trait Rounds {
     fn tell(&mut self) {
         self.sleepers_mut().tell();
         if self.sleepers().is_poller_asleep {
-            self.rouse();
+            self.wake_poller();
         }
     }
 
     /// Wakes the thread that looks for messages.
     #[cold]
-    fn rouse(&self) {
+    fn wake_poller(&self) {
         if let Some(host) = self.host() {
             host.ring(host.me());
         }

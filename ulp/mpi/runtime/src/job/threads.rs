@@ -64,7 +64,7 @@ fn rest<R: Rounds>(guard: &mut Guard<R>, request: u32, longest: Duration) {
     let bell = guard.sleepers_mut().add(request);
     if guard.sleepers().is_poller_asleep && (guard.has_net() || guard.has_flags()) {
         // What this thread has begun may need a time to be kept, or a flag to be looked at, that the one that sleeps does not know of.
-        guard.rouse();
+        guard.wake_poller();
     }
     let spins = guard.spins();
     guard.outside(|| lock::listen(&bell, spins, longest));

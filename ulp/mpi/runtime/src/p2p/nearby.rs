@@ -134,20 +134,20 @@ impl Runtime {
         let mut did = false;
         for at in 0..self.offered.len() {
             let (peer, _) = self.offered[at];
-            let errand = self.host.as_ref().and_then(|host| host.errand(peer));
-            let Some((errand, host)) = errand.zip(self.host.as_ref()) else {
+            let copy_request = self.host.as_ref().and_then(|host| host.copy_request(peer));
+            let Some((copy_request, host)) = copy_request.zip(self.host.as_ref()) else {
                 continue;
             };
-            // What names no message of this rank is nobody's errand: the receiver then reads by
+            // What names no message of this rank is nobody's to copy: the receiver then reads by
             // itself.
-            let Some(request) = self.point.requests.named(errand.request, peer) else {
+            let Some(request) = self.point.requests.named(copy_request.request, peer) else {
                 continue;
             };
             let entry = &self.point.requests[request];
             if entry.work != Work::Rendezvous || !entry.offered {
                 continue;
             }
-            match host.run_errand(peer, &errand, &entry.source) {
+            match host.copy_as_requested(peer, &copy_request, &entry.source) {
                 Ok(ran) => did |= ran,
                 Err(error) => {
                     if let Some(libc::EPERM | libc::ENOSYS | libc::EACCES) = error.raw_os_error() {
@@ -162,10 +162,10 @@ impl Runtime {
     }
 
     /// Whether a receiver would have this rank copy something.
-    pub fn has_errand(&self) -> bool {
+    pub fn has_copy_request(&self) -> bool {
         self.host.as_ref().is_some_and(|host| {
             let mut offered = self.offered.iter();
-            offered.any(|(peer, _)| host.errand(*peer).is_some())
+            offered.any(|(peer, _)| host.copy_request(*peer).is_some())
         })
     }
 }

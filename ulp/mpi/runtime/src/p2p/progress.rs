@@ -100,7 +100,7 @@ impl Runtime {
                 .as_ref()
                 .is_some_and(crate::host::Host::has_newcomer)
             || self.net.as_ref().is_some_and(|net| net.has_records())
-            || self.has_errand()
+            || self.has_copy_request()
             || !self.point.due.is_empty()
             || self.point.stalled.iter().any(|peer| {
                 self.shm.links[*peer as usize]

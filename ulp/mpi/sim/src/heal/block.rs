@@ -5,7 +5,7 @@
 //! sleeps while a record waits for him.
 
 use super::Fault;
-use super::roads::{Channel, Inlet};
+use super::roads::{Channel, Inbound};
 use super::wire::{Body, DEPTH, Message, Op, Outcome};
 use super::world::World;
 use crate::wire::Memory;
@@ -66,14 +66,14 @@ fn broken(_: Broken) -> String {
 impl World {
     /// Granules that `me` has consumed of what `peer` writes to, told to it now.
     pub fn report_credit(&mut self, me: usize, peer: usize) -> u32 {
-        let inlet = self.link(me, peer).inlet.as_mut();
-        inlet.map_or(0, |inlet| inlet.receiver.report())
+        let inbound = self.link(me, peer).inbound.as_mut();
+        inbound.map_or(0, |inbound| inbound.receiver.report())
     }
 
     /// M3: the credit that a message of `me` tells is true.
     pub fn judge_credit(&self, me: usize, peer: usize, told: u32) -> Outcome {
-        let inlet = &self.ranks[me].links[peer].inlet;
-        let truth = inlet.as_ref().map_or(0, Inlet::consumed);
+        let inbound = &self.ranks[me].links[peer].inbound;
+        let truth = inbound.as_ref().map_or(0, Inbound::consumed);
         if told > truth {
             return Err(format!(
                 "M3: {me} tells {peer} a credit of {told}, and has consumed {truth}"
@@ -149,24 +149,24 @@ impl World {
         else {
             return Ok(());
         };
-        let inlet = self.link(to, from).inlet.as_mut();
-        let Some(inlet) = inlet.filter(|inlet| inlet.life == *life) else {
+        let inbound = self.link(to, from).inbound.as_mut();
+        let Some(inbound) = inbound.filter(|inbound| inbound.life == *life) else {
             return Err(format!(
                 "M2: {from} writes to a block of {to} that was given back"
             ));
         };
         for (at, byte) in (*at as usize..).zip(&bytes[..count]) {
-            if inlet.memory.alive[at] {
+            if inbound.memory.alive[at] {
                 return Err(format!("M2: {from} writes over what {to} has not consumed"));
             }
-            inlet.memory.bytes[at] = *byte;
+            inbound.memory.bytes[at] = *byte;
         }
         if let Some(record) = record.clone().filter(|_| count == bytes.len()) {
-            inlet.memory.alive[record.clone()].fill(true);
-            inlet.memory.records.push_back(record);
+            inbound.memory.alive[record.clone()].fill(true);
+            inbound.memory.records.push_back(record);
         }
         if let Some((seq, body)) = *body {
-            inlet.bodies.insert(seq, body);
+            inbound.bodies.insert(seq, body);
         }
         let rank = &self.ranks[to];
         let sleeps = rank.turn_at.is_none() && self.now >= rank.away_until;
@@ -182,30 +182,30 @@ impl World {
         let mut did = false;
         loop {
             let link = &mut self.ranks[me].links[from];
-            let Some(inlet) = link.inlet.as_mut().filter(|_| link.in_hand.is_none()) else {
+            let Some(inbound) = link.inbound.as_mut().filter(|_| link.in_hand.is_none()) else {
                 return Ok(did);
             };
-            let Some(record) = inlet.receiver.peek(&inlet.memory).map_err(broken)? else {
+            let Some(record) = inbound.receiver.peek(&inbound.memory).map_err(broken)? else {
                 return Ok(did);
             };
             let head = Envelope::parse(record.envelope).ok_or("M1: a record without envelope")?;
             if head.seq != link.received.next().0 || !self.has_memory() {
                 return Ok(did);
             }
-            let inlet = self.link(me, from).inlet.as_mut();
-            let inlet = inlet.expect("there is a record in it");
-            let range = inlet.memory.records.pop_front();
+            let inbound = self.link(me, from).inbound.as_mut();
+            let inbound = inbound.expect("there is a record in it");
+            let range = inbound.memory.records.pop_front();
             let range = range.ok_or("M1: a record is taken before it has come")?;
             let body = record.at as usize..(record.at + record.length) as usize;
-            let mut bytes = inlet.memory.bytes[body].iter();
+            let mut bytes = inbound.memory.bytes[body].iter();
             if bytes.any(|one| *one != head.seq as u8) {
                 return Err("M1: a record is torn".to_owned());
             }
-            let body = inlet.bodies.remove(&head.seq);
+            let body = inbound.bodies.remove(&head.seq);
             let body = body.ok_or("M1: a record that nobody has written")?;
-            inlet.memory.alive[range].fill(false);
-            let is_due = inlet.receiver.consume(&record, &mut inlet.memory);
-            inlet.owes |= is_due;
+            inbound.memory.alive[range].fill(false);
+            let is_due = inbound.receiver.consume(&record, &mut inbound.memory);
+            inbound.owes |= is_due;
             self.credited(me, from, head.credit);
             self.acknowledged(me, from, Number(head.ack))?;
             self.take(me, from, Number(head.seq), body)?;
@@ -217,10 +217,10 @@ impl World {
     pub fn is_due(&mut self, me: usize, from: usize) -> bool {
         let link = self.link(me, from);
         let next = link.received.next().0;
-        let Some(inlet) = &mut link.inlet else {
+        let Some(inbound) = &mut link.inbound else {
             return false;
         };
-        let record = inlet.receiver.peek(&inlet.memory).ok().flatten();
+        let record = inbound.receiver.peek(&inbound.memory).ok().flatten();
         let head = record.and_then(|record| Envelope::parse(record.envelope));
         head.is_some_and(|head| head.seq == next)
     }
@@ -228,15 +228,15 @@ impl World {
     /// Returns credit. True if it went.
     pub fn return_credit(&mut self, me: usize, from: usize) -> bool {
         let link = &self.ranks[me].links[from];
-        let owes = link.inlet.as_ref().is_some_and(|inlet| inlet.owes);
+        let owes = link.inbound.as_ref().is_some_and(|inbound| inbound.owes);
         let at = link.queue_pair.filter(|_| owes && link.session.is_up());
         let Some(at) = at.filter(|at| self.queue_pairs[*at].sends.len() < DEPTH) else {
             return false;
         };
         let ack = self.link(me, from).received.0;
         let credit = self.report_credit(me, from);
-        if let Some(inlet) = &mut self.link(me, from).inlet {
-            inlet.owes = false;
+        if let Some(inbound) = &mut self.link(me, from).inbound {
+            inbound.owes = false;
         }
         self.link(me, from).unanswered = 0;
         self.post(at, Op::Word(u64::from(ack) << 32 | u64::from(credit)));
@@ -271,10 +271,10 @@ impl World {
         let link = self.link(me, from);
         match body {
             Body::Open(plan, life) => {
-                let is_granted = is_granted && link.inlet.is_none();
+                let is_granted = is_granted && link.inbound.is_none();
                 if is_granted {
                     link.lull.reopen();
-                    link.inlet = Some(Inlet {
+                    link.inbound = Some(Inbound {
                         receiver: AnyReceiver::new(plan),
                         memory: Memory::new(plan, None),
                         life,
@@ -304,9 +304,9 @@ impl World {
                 }
             }
             Body::Closed(life) => {
-                let is_it = |inlet: &mut Inlet| inlet.life == life;
-                if let Some(inlet) = link.inlet.take_if(is_it)
-                    && inlet.memory.alive.contains(&true)
+                let is_it = |inbound: &mut Inbound| inbound.life == life;
+                if let Some(inbound) = link.inbound.take_if(is_it)
+                    && inbound.memory.alive.contains(&true)
                 {
                     return Err("M2: a block is given back with a record in it".to_owned());
                 }
@@ -328,7 +328,7 @@ impl World {
     /// A numbered message has come by SEND from somebody who may not write records.
     pub fn count_receipt(&mut self, me: usize, from: usize) {
         let link = self.link(me, from);
-        if link.inlet.is_some()
+        if link.inbound.is_some()
             && let Some((epoch, owns)) = link.lull.message()
         {
             link.fifo.push_back(Body::Resume { epoch, owns });
@@ -339,7 +339,7 @@ impl World {
     pub fn quieten(&mut self, me: usize) -> bool {
         let mut all = true;
         for link in self.ranks[me].links.iter_mut() {
-            if link.inlet.is_none() || link.lull.is_quiet() {
+            if link.inbound.is_none() || link.lull.is_quiet() {
                 continue;
             }
             all = false;
@@ -358,7 +358,7 @@ impl World {
 
     /// M3 and H9: what is so of the block that `me` writes to at the end.
     pub fn block_at_rest(&mut self, me: usize, peer: usize) -> Outcome {
-        let Some(inlet) = &self.ranks[peer].links[me].inlet else {
+        let Some(inbound) = &self.ranks[peer].links[me].inbound else {
             let is_open = matches!(self.ranks[me].links[peer].out.channel, Channel::Open(_));
             return if is_open {
                 Err(format!("M2: {me} may write to {peer}, which has no block"))
@@ -366,10 +366,10 @@ impl World {
                 Ok(())
             };
         };
-        if inlet.memory.alive.contains(&true) {
+        if inbound.memory.alive.contains(&true) {
             return Err(format!("H9: a record of {me} is left with {peer}"));
         }
-        let (consumed, life) = (inlet.consumed(), inlet.life);
+        let (consumed, life) = (inbound.consumed(), inbound.life);
         let mut lull = self.ranks[peer].links[me].lull.clone();
         let resume = (0..1000).find_map(|_| lull.message());
         let out = &mut self.ranks[me].links[peer].out;
@@ -411,7 +411,7 @@ impl World {
         if fault == Some(Fault::GateStays) {
             link.out.gate = gate;
         }
-        link.inlet = None;
+        link.inbound = None;
         link.lull = Default::default();
         Ok(())
     }

@@ -104,7 +104,7 @@ impl World {
             .filter(|(_, one)| !one.is_dead)
         {
             for (peer, link) in rank.links.iter().enumerate() {
-                let sleeps = link.inlet.is_none() || link.lull.is_quiet();
+                let sleeps = link.inbound.is_none() || link.lull.is_quiet();
                 let is_still = link.moving.is_empty() && link.unanswered == 0;
                 if peer != me && !(sleeps && is_still) && !self.ranks[peer].is_dead {
                     let (moving, unanswered) = (link.moving.len(), link.unanswered);

@@ -1,6 +1,6 @@
 //! What a rank knows of the others, and where it is in its program.
 
-use super::roads::{Inlet, Lane, Outbound};
+use super::roads::{Inbound, Lane, Outbound};
 use super::wire::{Body, Completion, Message};
 use ferriband_heal::kept::Kept;
 use ferriband_heal::{Epoch, Ns, Number, Path, PathId, Paths, Session};
@@ -107,7 +107,7 @@ pub struct Link {
     pub keyed: Number,
     pub lane: Lane,
     pub out: Outbound,
-    pub inlet: Option<Inlet>,
+    pub inbound: Option<Inbound>,
     pub lull: Lull,
 }
 
@@ -158,7 +158,7 @@ impl Link {
             keyed: sent,
             lane: Lane::default(),
             out: Outbound::behind(sent),
-            inlet: None,
+            inbound: None,
             lull: Lull::default(),
         }
     }

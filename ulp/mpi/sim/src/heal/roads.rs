@@ -1,19 +1,11 @@
 //! What a link knows of the ways beside SEND: the blocks for records, and the lane.
 
 use super::wire::Body;
+pub use crate::rank::Channel;
 use crate::wire::Memory;
 use ferriband_heal::Number;
-use ferriband_mpi_proto::fast::{AnyReceiver, AnySender, Gate, Plan};
+use ferriband_mpi_proto::fast::{AnyReceiver, Gate};
 use std::collections::{BTreeMap, VecDeque};
-
-/// Whether a peer's block may be written to.
-#[derive(Default)]
-pub enum Channel {
-    #[default]
-    Closed,
-    Opening(Plan),
-    Open(AnySender),
-}
 
 /// The way of records to a peer.
 #[derive(Default)]
@@ -48,7 +40,7 @@ impl Outbound {
 }
 
 /// A block that a peer writes to.
-pub struct Inlet {
+pub struct Inbound {
     pub receiver: AnyReceiver,
     pub memory: Memory,
     pub life: u32,
@@ -57,7 +49,7 @@ pub struct Inlet {
     pub owes: bool,
 }
 
-impl Inlet {
+impl Inbound {
     /// Granules consumed in all, without telling anybody.
     pub fn consumed(&self) -> u32 {
         self.receiver.clone().report()

@@ -35,7 +35,7 @@ pub struct Offer {
 
 /// A chunk that a receiver lets this rank write.
 #[derive(Clone, Copy, Debug)]
-pub struct Errand {
+pub struct CopyRequest {
     /// This rank's name for the message.
     pub request: u64,
     left: Left,
@@ -180,7 +180,7 @@ impl Host {
 
     /// What `rank` would have this rank write, if it copies a message of this rank just now.
     #[inline]
-    pub fn errand(&self, rank: u32) -> Option<Errand> {
+    pub fn copy_request(&self, rank: u32) -> Option<CopyRequest> {
         let base = self.segment.layout().area(rank);
         let word = |field| self.segment.word64(base + field).load(Ordering::Relaxed);
         let left = Left::of(
@@ -193,7 +193,7 @@ impl Host {
             return None;
         }
         let chunk = self.word(rank, area::JOINT_CHUNK).load(Ordering::Relaxed);
-        Some(Errand {
+        Some(CopyRequest {
             request: word(area::JOINT_REQUEST),
             left,
             chunk: chunk as usize,
@@ -202,25 +202,31 @@ impl Host {
         })
     }
 
-    /// Writes a chunk of `source`, the message that `errand` names, to the memory of `rank`, unless that has taken it meanwhile or asks for what the message has not. An error says
+    /// Writes a chunk of `source`, the message that `copy_request` names, to the memory of `rank`,
+    /// unless that has taken it meanwhile or asks for what the message has not. An error says
     /// that the kernel lets nobody write there; then the receiver reads that chunk, too.
-    pub fn run_errand(&self, rank: u32, errand: &Errand, source: &Source) -> io::Result<bool> {
-        let Some((index, then)) = errand.left.from_back() else {
+    pub fn copy_as_requested(
+        &self,
+        rank: u32,
+        copy_request: &CopyRequest,
+        source: &Source,
+    ) -> io::Result<bool> {
+        let Some((index, then)) = copy_request.left.from_back() else {
             return Ok(false);
         };
-        let at = index.saturating_mul(errand.chunk);
-        if errand.length > source.len() || at >= errand.length {
+        let at = index.saturating_mul(copy_request.chunk);
+        if copy_request.length > source.len() || at >= copy_request.length {
             return Ok(false);
         }
         let base = self.segment.layout().area(rank);
         let state = self.segment.word64(base + area::JOINT);
-        let (before, then) = (errand.left.word(), then.word());
+        let (before, then) = (copy_request.left.word(), then.word());
         let taken = state.compare_exchange(before, then, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_err() {
             return Ok(false);
         }
-        let part = source.part(at, errand.chunk.min(errand.length - at));
-        let to = errand.address.wrapping_add(at as u64);
+        let part = source.part(at, copy_request.chunk.min(copy_request.length - at));
+        let to = copy_request.address.wrapping_add(at as u64);
         let written = match part.pointer() {
             // SAFETY: the range may be read as long as its send is not over, which it is when the receiver has said so.
             Some(from) => unsafe { cma::write(self.pid(rank), to, from, part.len()) },
@@ -228,7 +234,7 @@ impl Host {
         };
         let word = self.segment.word64(base + area::JOINT_DONE);
         let done = Done::of(word.load(Ordering::Relaxed));
-        let done = done.and_one(errand.left.number, written.is_err());
+        let done = done.and_one(copy_request.left.number, written.is_err());
         // The release puts the bytes before the word that says they are there.
         word.store(done.word(), Ordering::Release);
         written.map(|()| true)
@@ -328,15 +334,17 @@ mod tests {
         std::thread::scope(|scope| {
             let helper = scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
-                    let Some(errand) = sender.errand(0) else {
+                    let Some(copy_request) = sender.copy_request(0) else {
                         std::hint::spin_loop();
                         continue;
                     };
-                    assert_eq!(errand.request, 77);
-                    let length = errand.length;
+                    assert_eq!(copy_request.request, 77);
+                    let length = copy_request.length;
                     // SAFETY: the message outlives the thread.
                     let source = unsafe { Source::new(all.as_ptr(), length) };
-                    let ran = sender.run_errand(0, &errand, &source).expect("written");
+                    let ran = sender
+                        .copy_as_requested(0, &copy_request, &source)
+                        .expect("written");
                     taken.fetch_add(u32::from(ran), Ordering::Relaxed);
                 }
             });
@@ -359,12 +367,12 @@ mod tests {
         std::thread::scope(|scope| {
             let helper = scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
-                    if let Some(mut errand) = sender.errand(0) {
+                    if let Some(mut copy_request) = sender.copy_request(0) {
                         // No process has this page.
-                        errand.address = 4096;
+                        copy_request.address = 4096;
                         // SAFETY: the message outlives the thread.
                         let source = unsafe { Source::new(all.as_ptr(), all.len()) };
-                        let ran = sender.run_errand(0, &errand, &source);
+                        let ran = sender.copy_as_requested(0, &copy_request, &source);
                         taken.fetch_add(u32::from(ran.is_err()), Ordering::Relaxed);
                     }
                 }
@@ -385,7 +393,7 @@ mod tests {
         // SAFETY: a local buffer that outlives the job.
         let sink = unsafe { Sink::new(to.as_mut_ptr(), to.len()) };
         receiver.open_joint(offer(&bytes), &sink, CHUNK);
-        let errand = sender.errand(0).expect("a job");
+        let copy_request = sender.copy_request(0).expect("a job");
         // SAFETY: the message outlives the call.
         let (short, whole) = unsafe {
             (
@@ -393,17 +401,29 @@ mod tests {
                 Source::new(bytes.as_ptr(), bytes.len()),
             )
         };
-        assert!(!sender.run_errand(0, &errand, &short).expect("nothing done"));
-        assert_eq!(receiver.close_joint(), 2, "no chunk was taken");
-        assert!(sender.errand(0).is_none());
-        receiver.open_joint(offer(&bytes), &sink, CHUNK);
-        assert!(!sender.run_errand(0, &errand, &whole).expect("nothing done"));
         assert!(
-            receiver.errand(0).is_none(),
+            !sender
+                .copy_as_requested(0, &copy_request, &short)
+                .expect("nothing done")
+        );
+        assert_eq!(receiver.close_joint(), 2, "no chunk was taken");
+        assert!(sender.copy_request(0).is_none());
+        receiver.open_joint(offer(&bytes), &sink, CHUNK);
+        assert!(
+            !sender
+                .copy_as_requested(0, &copy_request, &whole)
+                .expect("nothing done")
+        );
+        assert!(
+            receiver.copy_request(0).is_none(),
             "it is not this rank's message"
         );
-        let errand = sender.errand(0).expect("a job");
-        assert!(sender.run_errand(0, &errand, &whole).expect("written"));
+        let copy_request = sender.copy_request(0).expect("a job");
+        assert!(
+            sender
+                .copy_as_requested(0, &copy_request, &whole)
+                .expect("written")
+        );
         assert_eq!(to[CHUNK..], bytes[CHUNK..]);
         assert!(to[..CHUNK].iter().all(|byte| *byte == 0));
         assert_eq!(receiver.close_joint(), 1);

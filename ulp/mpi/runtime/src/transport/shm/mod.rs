@@ -24,7 +24,7 @@ pub mod ways;
 pub use area::{Area, Awaited};
 pub use bell::{Bells, listen};
 pub use channel::{ReceivingEnd, SendingEnd, Words};
-pub use joint::{Errand, Offer};
+pub use joint::{CopyRequest, Offer};
 pub use link::{Link, Shm};
 pub use pages::LargePages;
 pub use pair::Pair;

@@ -164,7 +164,7 @@ impl Net {
             link.acks.owed.told();
             return Ok(());
         }
-        if let Some(index) = link.fast.inlet {
+        if let Some(index) = link.fast.inbound {
             link.acks.owed.told();
             return self.return_credit(index, ack);
         }
@@ -182,7 +182,9 @@ impl Net {
     pub(super) fn pay<R: Roster>(&mut self, roster: &R) -> Outcome {
         for peer in std::mem::take(&mut self.blocks.owing) {
             let is_due = self.link(peer).acks.owed.is_due()
-                || self.inlet_of(peer).is_some_and(|inlet| inlet.is_due());
+                || self
+                    .inbound_of(peer)
+                    .is_some_and(|inbound| inbound.is_due());
             if is_due {
                 self.tell_taken(roster, peer)?;
             }

@@ -23,7 +23,7 @@ use std::time::Instant;
 const BATCH: u32 = 64;
 
 /// A block of this process that a peer writes to.
-pub struct PostInlet {
+pub struct PostInbound {
     /// Rank of that peer.
     pub from: u32,
     /// Which life of the channel this is.
@@ -41,7 +41,7 @@ pub struct PostInlet {
 /// The blocks of this process, and what senders are told of them.
 pub struct Blocks {
     /// Blocks that peers write records to.
-    pub(super) inlets: Vec<Option<PostInlet>>,
+    pub(super) inbounds: Vec<Option<PostInbound>>,
     pub(super) polling: Polling,
     /// Those in use that were looked at before the round stopped.
     pub(super) place: usize,
@@ -80,7 +80,7 @@ impl Block for Memory {
     }
 }
 
-impl PostInlet {
+impl PostInbound {
     /// For the block `memory`, all zero, that `from` writes to; it takes credit at `returns`.
     pub fn new(from: u32, life: u32, plan: Plan, memory: Buffers, returns: Place) -> Self {
         Self {
@@ -130,19 +130,19 @@ impl Net {
     /// Credit to tell `peer` of.
     #[inline]
     pub(super) fn report(&mut self, peer: u32) -> u32 {
-        self.inlet_of(peer).map_or(0, PostInlet::report)
+        self.inbound_of(peer).map_or(0, PostInbound::report)
     }
 
     /// The block that `peer` writes to.
     #[inline]
-    pub(super) fn inlet_of(&mut self, peer: u32) -> Option<&mut PostInlet> {
-        let index = self.links[peer as usize].as_deref()?.fast.inlet?;
-        self.inlet(index)
+    pub(super) fn inbound_of(&mut self, peer: u32) -> Option<&mut PostInbound> {
+        let index = self.links[peer as usize].as_deref()?.fast.inbound?;
+        self.inbound(index)
     }
 
     #[inline]
-    pub(super) fn inlet(&mut self, index: u32) -> Option<&mut PostInlet> {
-        self.blocks.inlets.get_mut(index as usize)?.as_mut()
+    pub(super) fn inbound(&mut self, index: u32) -> Option<&mut PostInbound> {
+        self.blocks.inbounds.get_mut(index as usize)?.as_mut()
     }
 
     /// Whether a record of `peer` lies in its block whose turn has come; then the next look takes
@@ -150,11 +150,11 @@ impl Net {
     #[cold]
     pub(super) fn has_record_in_turn(&mut self, peer: u32) -> bool {
         let link = self.link(peer);
-        let (next, inlet) = (link.received.wrapping_add(1), link.fast.inlet);
-        let Some(index) = inlet else {
+        let (next, inbound) = (link.received.wrapping_add(1), link.fast.inbound);
+        let Some(index) = inbound else {
             return false;
         };
-        let record = self.inlet(index).and_then(|inlet| inlet.peek().ok()?);
+        let record = self.inbound(index).and_then(|inbound| inbound.peek().ok()?);
         let envelope = record.and_then(|record| Envelope::parse(record.envelope));
         let is_next = envelope.is_some_and(|envelope| envelope.seq == next);
         if is_next {
@@ -166,24 +166,28 @@ impl Net {
     #[inline]
     fn is_ready(&self, index: u32) -> bool {
         self.blocks
-            .inlets
+            .inbounds
             .get(index as usize)
             .and_then(Option::as_ref)
-            .is_some_and(PostInlet::is_ready)
+            .is_some_and(PostInbound::is_ready)
     }
 
     /// Whether a message has come by a block that nobody has looked at.
     pub fn has_records(&self) -> bool {
-        self.blocks.inlets.iter().flatten().any(PostInlet::is_ready)
+        self.blocks
+            .inbounds
+            .iter()
+            .flatten()
+            .any(PostInbound::is_ready)
     }
 
     /// Tells the sender of channel `index` what has been consumed, by a WRITE.
     pub(super) fn return_credit(&mut self, index: u32, ack: u32) -> Outcome {
-        let Some(inlet) = self.inlet(index) else {
+        let Some(inbound) = self.inbound(index) else {
             return Ok(());
         };
-        let (peer, to) = (inlet.from, inlet.returns);
-        let word = u64::from(ack) << 32 | u64::from(inlet.machine.report());
+        let (peer, to) = (inbound.from, inbound.returns);
+        let word = u64::from(ack) << 32 | u64::from(inbound.machine.report());
         let bytes = word.to_le_bytes();
         let elements = [Element::inline(&bytes)];
         let id = self.link(peer).wire.id;
@@ -200,7 +204,7 @@ impl Net {
     /// Whether peers may write records to blocks of this process.
     #[inline]
     pub fn has_blocks(&self) -> bool {
-        !self.blocks.inlets.is_empty()
+        !self.blocks.inbounds.is_empty()
     }
 
     /// Looks at the blocks, from where the round stopped: those in use, and one of the others in
@@ -225,7 +229,7 @@ impl Net {
             }
         }
         self.blocks.place = 0;
-        if let Some(index) = self.blocks.polling.next(self.blocks.inlets.len())
+        if let Some(index) = self.blocks.polling.next(self.blocks.inbounds.len())
             && self.is_ready(index)
         {
             self.blocks.polling.warm(index);
@@ -247,7 +251,7 @@ impl Net {
     ) -> Outcome {
         let index = self.links[peer as usize]
             .as_deref()
-            .and_then(|link| link.fast.inlet);
+            .and_then(|link| link.fast.inbound);
         if let Some(index) = index {
             while self.drain_block(index, lent)? {}
         }
@@ -262,17 +266,17 @@ impl Net {
     ) -> Outcome<bool> {
         let mut did = false;
         for _ in 0..BATCH {
-            let Some(inlet) = self.inlet(index) else {
+            let Some(inbound) = self.inbound(index) else {
                 break;
             };
-            let from = inlet.from;
-            let Ok(next) = inlet.peek() else {
+            let from = inbound.from;
+            let Ok(next) = inbound.peek() else {
                 return Err(broken(from));
             };
             let Some(record) = next else {
                 break;
             };
-            let body = inlet.memory.0.source(0, record.at, record.length);
+            let body = inbound.memory.0.source(0, record.at, record.length);
             let Some(envelope) = Envelope::parse(record.envelope) else {
                 return Err(broken(from));
             };
@@ -292,12 +296,12 @@ impl Net {
             }
             let owes_ack = self.owes(from, record.length);
             did = true;
-            let Some(inlet) = self.inlet(index) else {
+            let Some(inbound) = self.inbound(index) else {
                 break;
             };
-            inlet.records += 1;
-            let memory = &mut inlet.memory;
-            let is_due = inlet.machine.consume(&record, memory);
+            inbound.records += 1;
+            let memory = &mut inbound.memory;
+            let is_due = inbound.machine.consume(&record, memory);
             if is_due || owes_ack {
                 self.tell_consumed(index, envelope.seq, lent.roster)?;
             }
@@ -309,12 +313,12 @@ impl Net {
     /// Tells the sender of block `index` what has been consumed, now or with the next message to
     /// it.
     fn tell_consumed<R: Roster>(&mut self, index: u32, ack: u32, roster: &R) -> Outcome {
-        let Some(inlet) = self.inlet(index) else {
+        let Some(inbound) = self.inbound(index) else {
             return Ok(());
         };
         // What the program answers tells it, too; if half of the block waits for that, it waits
         // no longer.
-        let (from, is_urgent) = (inlet.from, inlet.unreported() >= inlet.size() / 2);
+        let (from, is_urgent) = (inbound.from, inbound.unreported() >= inbound.size() / 2);
         if roster.is_over(from) {
             // Who has left needs to know nothing.
             return Ok(());

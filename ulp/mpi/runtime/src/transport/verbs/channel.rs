@@ -7,7 +7,7 @@
 //! CLOSED lies behind the last record. How channels rest is in [`super::rest`].
 
 use super::acks::fresh_return_word;
-use super::block::PostInlet;
+use super::block::PostInbound;
 use super::memory::Buffers;
 use super::stats::Why;
 use super::{Lent, Net};
@@ -150,7 +150,7 @@ impl Net {
     ) -> Result<Channel, bool> {
         let design = Design::of(asked.design.get()).ok_or(false)?;
         let plan = Plan::new(design, asked.size.get(), asked.granule.get()).ok_or(false)?;
-        if self.link(peer).fast.inlet.is_some() {
+        if self.link(peer).fast.inbound.is_some() {
             return Err(false);
         }
         // Who receives asks: the answer is about what comes in to its queue pair.
@@ -160,12 +160,12 @@ impl Net {
         }
         let used: u64 = self
             .blocks
-            .inlets
+            .inbounds
             .iter()
             .flatten()
-            .map(PostInlet::size)
+            .map(PostInbound::size)
             .sum();
-        let count = self.blocks.inlets.iter().flatten().count();
+        let count = self.blocks.inbounds.iter().flatten().count();
         if count >= most as usize || used + u64::from(plan.size()) > budget {
             return Err(most > 0);
         }
@@ -183,17 +183,17 @@ impl Net {
             address: asked.address.get(),
             rkey: asked.rkey.get(),
         };
-        let inlet = PostInlet::new(peer, asked.epoch.get(), plan, memory, returns);
-        let index = match self.blocks.inlets.iter().position(Option::is_none) {
+        let inbound = PostInbound::new(peer, asked.epoch.get(), plan, memory, returns);
+        let index = match self.blocks.inbounds.iter().position(Option::is_none) {
             Some(index) => index,
             None => {
-                self.blocks.inlets.push(None);
-                self.blocks.inlets.len() - 1
+                self.blocks.inbounds.push(None);
+                self.blocks.inbounds.len() - 1
             }
         };
-        self.blocks.inlets[index] = Some(inlet);
+        self.blocks.inbounds[index] = Some(inbound);
         let link = self.link(peer);
-        link.fast.inlet = Some(index as u32);
+        link.fast.inbound = Some(index as u32);
         link.fast.lull.reopen();
         self.note_memory();
         Ok(granted)
@@ -205,26 +205,26 @@ impl Net {
         let passed = self.blocks.judged.elapsed();
         let is_closing = self
             .blocks
-            .inlets
+            .inbounds
             .iter()
             .flatten()
-            .any(|inlet| inlet.is_closing);
+            .any(|inbound| inbound.is_closing);
         if passed < WINDOW || is_closing {
             return None;
         }
         let slowest = self
             .blocks
-            .inlets
+            .inbounds
             .iter_mut()
             .flatten()
-            .min_by_key(|inlet| inlet.records)?;
+            .min_by_key(|inbound| inbound.records)?;
         let rate = slowest.records as f64 / passed.as_secs_f64();
         let chosen = (rate < f64::from(below)).then(|| {
             slowest.is_closing = true;
             (slowest.from, slowest.life)
         });
-        for inlet in self.blocks.inlets.iter_mut().flatten() {
-            inlet.records = 0;
+        for inbound in self.blocks.inbounds.iter_mut().flatten() {
+            inbound.records = 0;
         }
         self.blocks.judged = std::time::Instant::now();
         chosen
@@ -451,10 +451,10 @@ impl Net {
     ) -> Outcome {
         self.drain_before(peer, lent)?;
         let is_it = self
-            .inlet_of(peer)
-            .is_some_and(|inlet| inlet.life == closed.epoch.get());
-        if is_it && let Some(index) = self.link(peer).fast.inlet.take() {
-            self.blocks.inlets[index as usize] = None;
+            .inbound_of(peer)
+            .is_some_and(|inbound| inbound.life == closed.epoch.get());
+        if is_it && let Some(index) = self.link(peer).fast.inbound.take() {
+            self.blocks.inbounds[index as usize] = None;
         }
         Ok(())
     }

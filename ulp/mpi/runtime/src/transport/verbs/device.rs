@@ -288,7 +288,7 @@ impl Connect {
             me,
             reached,
             setting_up: Vec::new(),
-            unsaid: Vec::new(),
+            unsent_words: Vec::new(),
             started: Instant::now(),
         })
     }
@@ -298,7 +298,7 @@ impl Blocks {
     fn new(device: &Device, ranks: u32) -> Outcome<Self> {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         Ok(Self {
-            inlets: Vec::new(),
+            inbounds: Vec::new(),
             polling: Polling::new(),
             place: 0,
             returns: device.buffers(c"ferriband-mpi-return", ranks, 8, access)?,

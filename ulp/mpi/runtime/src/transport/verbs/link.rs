@@ -82,7 +82,7 @@ pub struct Fast {
     /// Whether it may be used.
     pub gate: Gate,
     /// The block here that the peer writes to, as index.
-    pub inlet: Option<u32>,
+    pub inbound: Option<u32>,
     /// Whether the peer may be writing.
     pub lull: Lull,
 }
@@ -115,7 +115,7 @@ pub struct Long {
     /// READs that are under way.
     pub reads: u32,
     /// Bytes that were written there since it was last told of them at once.
-    pub unsaid: u64,
+    pub unreported: u64,
     /// The queue pair of those that go by one SEND.
     pub lane: Lane,
 }

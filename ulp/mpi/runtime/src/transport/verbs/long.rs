@@ -280,11 +280,11 @@ impl Net {
     /// [`Net::has_pressed`].
     pub fn presses(&mut self, peer: u32, length: u64) -> bool {
         let long = &mut self.link(peer).long;
-        long.unsaid += length;
-        if long.unsaid < PRESSING {
+        long.unreported += length;
+        if long.unreported < PRESSING {
             return false;
         }
-        long.unsaid = 0;
+        long.unreported = 0;
         self.coalesce.presses = true;
         true
     }

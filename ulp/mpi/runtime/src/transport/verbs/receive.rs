@@ -128,7 +128,7 @@ impl Net {
     /// What a round has to do beside completions and blocks. True if something happened.
     #[inline]
     pub fn look_after<R: Roster>(&mut self, round: Round, roster: &R) -> Outcome<bool> {
-        if !self.connect.unsaid.is_empty() {
+        if !self.connect.unsent_words.is_empty() {
             self.speak_again()?;
         }
         if round.owes {

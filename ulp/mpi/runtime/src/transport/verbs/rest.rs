@@ -15,8 +15,8 @@ impl Net {
     pub fn quieten<R: Roster>(&mut self, roster: &R) -> Outcome<bool> {
         let mut all = true;
         let closing = self.life.closing;
-        for index in 0..self.blocks.inlets.len() as u32 {
-            let Some(from) = self.inlet(index).map(|inlet| inlet.from) else {
+        for index in 0..self.blocks.inbounds.len() as u32 {
+            let Some(from) = self.inbound(index).map(|inbound| inbound.from) else {
                 continue;
             };
             let link = self.link(from);
@@ -87,7 +87,7 @@ impl Net {
     #[inline]
     pub(super) fn count_arrival(&mut self, peer: u32) -> Outcome {
         let link = self.link(peer);
-        if link.fast.inlet.is_none() {
+        if link.fast.inbound.is_none() {
             return Ok(());
         }
         match link.fast.lull.message() {

@@ -156,8 +156,8 @@ impl Net {
                     .post_now(peer, &word.head, word.body.as_slice(), Source::EMPTY)?
                     .is_none()
             {
-                if !self.connect.unsaid.contains(&peer) {
-                    self.connect.unsaid.push(peer);
+                if !self.connect.unsent_words.contains(&peer) {
+                    self.connect.unsent_words.push(peer);
                 }
                 return Ok(false);
             }
@@ -169,7 +169,7 @@ impl Net {
     /// Says what had to wait for room.
     #[cold]
     pub(super) fn speak_again(&mut self) -> Outcome {
-        for peer in std::mem::take(&mut self.connect.unsaid) {
+        for peer in std::mem::take(&mut self.connect.unsent_words) {
             self.speak(peer)?;
         }
         Ok(())

@@ -45,7 +45,7 @@ pub struct Connect {
     /// Ranks whose connection is being set up.
     pub(super) setting_up: Vec<u32>,
     /// Ranks to which words about the connection wait for room.
-    pub(super) unsaid: Vec<u32>,
+    pub(super) unsent_words: Vec<u32>,
     /// When the device was opened.
     pub(super) started: Instant,
 }

@@ -82,10 +82,10 @@ impl Net {
     pub(super) fn fast_memory(&self) -> (u64, u64) {
         let blocks = self
             .blocks
-            .inlets
+            .inbounds
             .iter()
             .flatten()
-            .map(|inlet| inlet.size());
+            .map(|inbound| inbound.size());
         let mirrors = self
             .links
             .iter()
@@ -114,7 +114,7 @@ impl Net {
         Told {
             remote_peers: links().count() as u64,
             channels_out,
-            channels_in: self.blocks.inlets.iter().flatten().count() as u64,
+            channels_in: self.blocks.inbounds.iter().flatten().count() as u64,
             memory: blocks + mirrors + staging + returns,
             blocks,
             mirrors,

@@ -215,8 +215,8 @@ impl Net {
         let acknowledged = link.acks.log.acknowledged();
         link.fast.out.fence();
         (link.fast.gate, link.fast.lull) = Default::default();
-        if let Some(index) = link.fast.inlet.take() {
-            self.blocks.inlets[index as usize] = None;
+        if let Some(index) = link.fast.inbound.take() {
+            self.blocks.inbounds[index as usize] = None;
         }
         self.blocks
             .returns
