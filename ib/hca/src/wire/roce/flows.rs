@@ -7,9 +7,8 @@
 //!
 //! A sender is an address and a source port, and a peer's process may send to several processes of
 //! this host from one port. Then packets of others come here, which are handed over as any that
-//! reach
-//! the wrong process; the sender is given back at once, and it takes ever longer until the next has
-//! a socket.
+//! reach the wrong process; the sender is given back at once, and it takes ever longer until the
+//! next has a socket.
 
 use std::sync::Arc;
 use std::time::Duration;

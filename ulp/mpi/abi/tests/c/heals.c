@@ -1,5 +1,6 @@
-/* Messages between pairs of ranks while queue pairs fail: 8 bytes to and fro, windows of 1 KiB, many short ones in a row. None is lost, none comes twice, none is
-   overtaken. ROUNDS in the environment: how many times ranks have their connections fail; SEED: when. */
+/* Messages between pairs of ranks while queue pairs fail: 8 bytes to and fro, windows of 1 KiB, many
+ * short ones in a row. None is lost, none comes twice, none is overtaken. ROUNDS in the
+ * environment: how many times ranks have their connections fail; SEED: when. */
 #include "check.h"
 #include <ferriband_mpi.h>
 
@@ -7,7 +8,8 @@
 #define MANY 40
 
 static int other;
-/* Messages of this round until the connections fail, and whose do: of the even ranks, of the odd ones, or of all. */
+/* Messages of this round until the connections fail, and whose do: of the even ranks, of the odd
+ * ones, or of all. */
 static int left, whose;
 static unsigned state = 1;
 
@@ -42,7 +44,8 @@ static void to_and_fro(long round)
 	}
 }
 
-/* `count` messages of `length` bytes in a row, from the one side to the other, or both ways at once. */
+/* `count` messages of `length` bytes in a row, from the one side to the other, or both ways at
+ * once. */
 static void in_a_row(long round, int count, int length)
 {
 	static unsigned char sent[MANY][1024], taken[MANY][1024];
