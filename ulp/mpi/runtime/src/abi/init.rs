@@ -7,11 +7,12 @@ use crate::errors::Outcome;
 use crate::ground::job::Job;
 use crate::host::{self, kernel};
 use crate::net::limits::Limits;
-use crate::net::{Net, Reached, Wanted};
+use crate::net::{Net, Wanted};
 use crate::objects::comms::{SELF, WORLD};
 use crate::runtime::{Runtime, Settings};
 use crate::settings::Chosen;
 use crate::trace;
+use crate::transport;
 use crate::wait::wait_for;
 use crate::wireup::{self, Found};
 use ferriband_mpi_proto::segment::Life;
@@ -95,18 +96,8 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
     let Some(host) = &runtime.host else {
         return Ok(());
     };
-    let (me, ranks) = (host.me(), host.ranks());
-    let reached = |rank| match host.is_near(rank) {
-        _ if rank == me => Reached::Otherwise,
-        true if chosen.verbs_everywhere => Reached::Near,
-        true => Reached::Otherwise,
-        false => Reached::Far,
-    };
-    let reached: Box<[Reached]> = (0..ranks).map(reached).collect();
-    for (peer, reached) in runtime.point.peers.iter_mut().zip(&reached) {
-        peer.by_verbs = *reached != Reached::Otherwise;
-    }
-    if runtime.point.peers.iter().any(|peer| peer.by_verbs) {
+    runtime.reached = transport::reach(host, chosen.same_host);
+    if runtime.reached.iter().any(|reached| reached.is_by_device()) {
         let wanted = Wanted {
             name: chosen.device.as_deref(),
             far: !host.is_alone(),
@@ -121,7 +112,7 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
                 acks: chosen.acks,
             },
         };
-        let net = Net::open(wanted, me, reached, host.secret())?;
+        let net = Net::open(wanted, host.me(), runtime.reached.clone(), host.secret())?;
         host.set_card(net.card());
         if wireup::has_far_ranks(host) {
             wireup::exchange(host, net.card())?;
@@ -215,6 +206,6 @@ fn is_needed(guard: &Guard, has_far: bool) -> bool {
     };
     (0..).zip(&guard.point.peers).any(|(rank, peer)| {
         let is_seen = !has_far || host.is_near(rank);
-        peer.by_verbs && !peer.lost && is_seen && !host.is_over(rank)
+        guard.reached[rank as usize].is_by_device() && !peer.lost && is_seen && !host.is_over(rank)
     })
 }

@@ -109,10 +109,10 @@ impl Mpi {
         entry.remote.is_none()
             && (2..=MAX_SHARING).contains(&entry.group.size())
             && host.ranks() <= MAX_SHARING
-            && entry.group.ranks().all(|rank| {
-                (rank == host.me() || host.is_near(rank))
-                    && !self.point.peers[rank as usize].by_verbs
-            })
+            && entry
+                .group
+                .ranks()
+                .all(|rank| self.reached[rank as usize].is_by_memory())
     }
 
     /// Gives a part away, if there is one.

@@ -170,7 +170,7 @@ impl Runtime {
         if entry.done || !entry.work.is_placing() {
             return;
         }
-        if self.point.peers[entry.peer as usize].by_verbs {
+        if self.reached[entry.peer as usize].is_by_device() {
             let why = "a call failed while its message was under way";
             self.cut_off(entry.peer, why);
         } else {

@@ -71,7 +71,7 @@ impl Runtime {
     /// Sends the first of the messages that wait for `peer`, or several where they go together.
     fn send_first(&mut self, peer: u32) -> Outcome<Sent> {
         let entry = &self.point.peers[peer as usize];
-        if entry.by_verbs
+        if self.reached[peer as usize].is_by_device()
             && !entry.lost
             && let (Some(net), Some(host)) = (&mut self.net, &self.host)
         {
@@ -105,7 +105,7 @@ impl Runtime {
             let text = format!("rank {peer} cannot be reached");
             return Err(MpiError::with(MPI_ERR_OTHER, text));
         };
-        if entry.by_verbs
+        if self.reached[peer as usize].is_by_device()
             && let Some(net) = &mut self.net
         {
             return net.post(host, peer, head, body, source);
@@ -154,7 +154,7 @@ impl Runtime {
                 token,
                 ..
             } = *front;
-            let is_large = !self.point.peers[peer as usize].by_verbs
+            let is_large = self.reached[peer as usize].is_by_memory()
                 && self
                     .host
                     .as_ref()

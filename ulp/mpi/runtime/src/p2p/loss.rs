@@ -174,7 +174,8 @@ impl Runtime {
             !entry.source.is_empty() || entry.work == Work::Eager,
         );
         let has_left = || self.host.as_ref().is_some_and(|host| host.is_over(peer));
-        if entry.done || !is_send || self.point.peers[peer as usize].by_verbs || !has_left() {
+        let is_near = self.reached[peer as usize].is_by_memory();
+        if entry.done || !is_send || !is_near || !has_left() {
             return;
         }
         let token = self.point.requests.slab.token(request);

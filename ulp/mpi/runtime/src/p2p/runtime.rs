@@ -7,6 +7,7 @@ use crate::host::{self, Host, LargePages, Shm};
 use crate::net::Net;
 use crate::objects::comms::WORLD;
 use crate::p2p::point::Point;
+use crate::transport::contract::Reached;
 use crate::transport::shm::ways::Ways;
 use ferriband_mpi_proto::sizes::SharedSizes;
 
@@ -14,6 +15,8 @@ use ferriband_mpi_proto::sizes::SharedSizes;
 pub struct Runtime {
     /// Messages between two ranks.
     pub point: Point,
+    /// By what each rank of the world is reached.
+    pub reached: Box<[Reached]>,
     /// The other ranks of the host; none if this process is alone.
     pub host: Option<Host>,
     /// Ranks that are reached by verbs; none if no rank is.
@@ -53,6 +56,7 @@ impl Runtime {
             .map_or((0, 1), |host| (host.me(), host.ranks()));
         Ok(Self {
             point: Point::new(rank, size)?,
+            reached: [Reached::Own].into(),
             host,
             net: None,
             shm: Shm::new(size, settings.sizes.exchange),

@@ -179,7 +179,7 @@ impl Runtime {
     /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
     /// goes eagerly by memory that both share: where blocks are large enough.
     fn goes_near(&self, peer: u32, length: usize) -> bool {
-        !self.point.peers[peer as usize].by_verbs && length <= self.settings.sizes.eager_near
+        self.reached[peer as usize].is_by_memory() && length <= self.settings.sizes.eager_near
     }
 
     /// Whether a message to `peer`, longer than what is sent eagerly everywhere, goes eagerly by

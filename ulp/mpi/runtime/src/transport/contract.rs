@@ -133,6 +133,39 @@ pub trait Deliver {
     fn done(&mut self, peer: u32, token: Token, done: Done) -> Verdict;
 }
 
+/// By what a rank of the world is reached: chosen for each when transports are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// It is this one.
+    Own,
+    /// By memory that both share.
+    Memory,
+    /// By a device, although it is on this host.
+    Near,
+    /// By a device: it is on another host.
+    Far,
+}
+
+impl Reached {
+    /// Whether it is by a device.
+    #[inline]
+    pub fn is_by_device(self) -> bool {
+        match self {
+            Self::Near | Self::Far => true,
+            Self::Own | Self::Memory => false,
+        }
+    }
+
+    /// Whether both have memory in common.
+    #[inline]
+    pub fn is_by_memory(self) -> bool {
+        match self {
+            Self::Own | Self::Memory => true,
+            Self::Near | Self::Far => false,
+        }
+    }
+}
+
 /// What is known of the ranks of the world without a word to them.
 pub trait Roster {
     /// Where a rank's datagrams go, once it has said so.

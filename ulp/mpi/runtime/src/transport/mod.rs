@@ -9,3 +9,17 @@ pub mod counters;
 pub mod polling;
 pub mod shm;
 pub mod verbs;
+
+use contract::Reached;
+use shm::Host;
+
+/// By what each rank of the world is reached from a rank of `host`, whose ranks are reached by
+/// `same_host`.
+pub fn reach(host: &Host, same_host: Reached) -> Box<[Reached]> {
+    let reached = |rank| match host.is_near(rank) {
+        _ if rank == host.me() => Reached::Own,
+        true => same_host,
+        false => Reached::Far,
+    };
+    (0..host.ranks()).map(reached).collect()
+}

@@ -34,7 +34,7 @@ mod stages;
 pub mod stats;
 
 use crate::handle::Token;
-use crate::transport::contract::{Deliver, Done, Verdict};
+use crate::transport::contract::{Deliver, Done, Reached, Verdict};
 use block::Blocks;
 use bundle::Coalesce;
 use device::Device;
@@ -120,17 +120,6 @@ impl<'a, R, D: Deliver> Lent<'a, R, D> {
     fn done(&mut self, peer: u32, token: Token, done: Done) {
         self.is_stopped |= self.to.done(peer, token, done) == Verdict::Stop;
     }
-}
-
-/// Whether a rank is reached by the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// No: by memory that both share, or it is this one.
-    Otherwise,
-    /// Yes, although it is on this host.
-    Near,
-    /// Yes: it is on another host.
-    Far,
 }
 
 /// Whether a peer can be sent to.

@@ -55,7 +55,7 @@ impl Net {
     pub(super) fn purpose(&self, peer: u32) -> Purpose {
         match self.connect.reached[peer as usize] {
             Reached::Far => Purpose::Stranger,
-            Reached::Near | Reached::Otherwise => Purpose::Neighbor,
+            Reached::Near | Reached::Memory | Reached::Own => Purpose::Neighbor,
         }
     }
 }
