@@ -36,7 +36,7 @@ pub(super) unsafe fn send(
 ) -> Option<Alone> {
     let mut runtime = alone()?;
     let length = length(count, kind)?;
-    if tag < 0 || is_no_buffer(buffer) || length > runtime.settings.sizes.eager {
+    if tag < 0 || is_no_buffer(buffer) || length > runtime.transports.eager() {
         return None;
     }
     let comm = runtime.point.objects.comms.index_of(comm)?;

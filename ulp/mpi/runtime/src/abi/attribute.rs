@@ -220,7 +220,7 @@ fn predefined(guard: &Guard, keyval: i32) -> Option<Option<usize>> {
         MPI_HOST => &NOWHERE,
         MPI_WTIME_IS_GLOBAL => &IS_GLOBAL,
         MPI_APPNUM => {
-            APPLICATION.store(guard.settings.job.program.cast_signed(), Ordering::Relaxed);
+            APPLICATION.store(guard.job.program.cast_signed(), Ordering::Relaxed);
             &APPLICATION
         }
         MPI_LASTUSEDCODE => {

@@ -63,7 +63,7 @@ fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
     let mut word = Buffer::new(WORD);
     if me == 0 {
         let part = guard.give(&ranks).unwrap_or(u32::MAX);
-        let crowded = u32::from(guard.settings.job.spins == 0);
+        let crowded = u32::from(guard.job.spins == 0);
         word.bytes_mut()[..4].copy_from_slice(&part.to_le_bytes());
         word.bytes_mut()[4..].copy_from_slice(&crowded.to_le_bytes());
     }
@@ -78,6 +78,7 @@ fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
     let leader = ranks[0];
     let size = ranks.len() as u32;
     let area = guard
+        .transports
         .host
         .as_ref()
         .and_then(|host| host.area(leader, part, ranks, me));
@@ -103,7 +104,7 @@ impl Mpi {
     /// Whether all ranks of a communicator are on this host, share its segment and are few enough.
     fn is_near(&self, comm: u32) -> bool {
         let entry = &self.point.objects.comms[comm];
-        let Some(host) = &self.host else {
+        let Some(host) = &self.transports.host else {
             return false;
         };
         entry.remote.is_none()
@@ -112,12 +113,12 @@ impl Mpi {
             && entry
                 .group
                 .ranks()
-                .all(|rank| self.reached[rank as usize].is_by_memory())
+                .all(|rank| self.transports.shares_memory(rank))
     }
 
     /// Gives a part away, if there is one.
     fn give(&mut self, ranks: &[u32]) -> Option<u32> {
-        let host = self.p2p.host.as_ref()?;
+        let host = self.p2p.transports.host.as_ref()?;
         for index in 0..group::PARTS {
             let given = &mut self.coll.given.0[index as usize];
             if let Some(before) = given {
@@ -171,7 +172,11 @@ pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome<bool> {
 
 fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
     if area.is_crowded() {
-        let awaited = guard.host.as_ref().and_then(|host| area.arrive(host));
+        let awaited = guard
+            .transports
+            .host
+            .as_ref()
+            .and_then(|host| area.arrive(host));
         return awaited.map_or(Ok(()), |awaited| reach(guard, comm, awaited));
     }
     let entry = &guard.point.objects.comms[comm];
@@ -179,7 +184,7 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
     area.begin_barrier();
     let (mut distance, mut round) = (1, 1);
     while distance < size {
-        if let Some(host) = &guard.host {
+        if let Some(host) = &guard.transports.host {
             area.signal_round(host, round);
         }
         reach(
@@ -196,13 +201,13 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
 /// Waits for a flag.
 #[inline]
 pub(super) fn reach(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
-    for _ in 0..guard.settings.job.spins.min(PATIENCE) {
+    for _ in 0..guard.job.spins.min(PATIENCE) {
         if awaited.is_reached() {
             return Ok(());
         }
         std::hint::spin_loop();
     }
-    if guard.settings.job.spins == 0 && reach_in_turns(&awaited) {
+    if guard.job.spins == 0 && reach_in_turns(&awaited) {
         return Ok(());
     }
     awaited.set_away(true);

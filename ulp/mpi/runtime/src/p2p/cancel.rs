@@ -170,11 +170,12 @@ impl Runtime {
         if entry.done || !entry.work.is_placing() {
             return;
         }
-        if self.reached[entry.peer as usize].is_by_device() {
-            let why = "a call failed while its message was under way";
-            self.cut_off(entry.peer, why);
-        } else {
+        let peer = entry.peer;
+        let why = "a call failed while its message was under way";
+        if !self.transports.cut(peer, why) {
             self.divert(request);
+        } else if !self.point.peers[peer as usize].lost {
+            self.lose(peer);
         }
     }
 

@@ -103,9 +103,7 @@ impl Runtime {
                     && let Work::Pieces { expected, .. } = self.point.requests[receive].work
                 {
                     let peer = self.point.requests[receive].peer;
-                    if self.reached[peer as usize].is_by_memory() {
-                        self.ways.came(expected);
-                    }
+                    self.transports.has_come(peer, expected);
                     self.finish(receive);
                 }
                 Ok(())

@@ -14,6 +14,7 @@ use crate::ground::status::status;
 use crate::p2p::point::Point;
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
+use crate::transport::contract::Lost;
 use ferriband_mpi_proto::matching;
 
 /// The error of what names a rank that has died.
@@ -67,18 +68,43 @@ impl Point {
 impl Runtime {
     /// Looks whether the launcher has told of deaths. True if so.
     pub fn look_for_losses(&mut self) -> bool {
-        let told = self.host.as_ref().map_or(0, crate::host::Host::losses);
+        let Some(host) = &self.transports.host else {
+            return false;
+        };
+        let told = host.losses();
         if told == self.point.losses {
             return false;
         }
         self.point.losses = told;
         for rank in 0..self.point.peers.len() as u32 {
-            let is_dead = self.host.as_ref().is_some_and(|host| host.is_dead(rank));
+            let host = &self.transports.host;
+            let is_dead = host.as_ref().is_some_and(|host| host.is_dead(rank));
             if is_dead && !self.point.peers[rank as usize].lost {
                 self.lose(rank);
             }
         }
         true
+    }
+
+    /// Ends what concerns a rank that cannot be reached any more, and the call if the program wants
+    /// to end then.
+    #[cold]
+    pub(super) fn bury_rank(&mut self, lost: Lost) -> Outcome {
+        if let Some(peer) = lost.peer
+            && !self.point.peers[peer as usize].lost
+        {
+            self.lose(peer);
+        }
+        match lost.error {
+            Some(error) if self.is_error_fatal() => Err(error),
+            Some(error) => {
+                // Those who have to do with that rank learn of it by their requests; the others go
+                // on.
+                complain!("ferriband MPI: rank {}: {}", self.point.rank, error.text);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// A rank has died, or cannot be reached any more.
@@ -88,10 +114,7 @@ impl Runtime {
         peer.fifo.clear();
         peer.synchronous.clear();
         peer.recalled.clear();
-        self.shm.link(rank).lose();
-        if let Some(net) = &mut self.net {
-            net.forget(rank);
-        }
+        self.transports.lose(rank);
         self.point.stalled.retain(|stalled| *stalled != rank);
         for comm in self.point.objects.comms.iter_mut() {
             comm.broken |= contains(comm, rank);
@@ -173,9 +196,7 @@ impl Runtime {
             entry.peer,
             !entry.source.is_empty() || entry.work == Work::Eager,
         );
-        let has_left = || self.host.as_ref().is_some_and(|host| host.is_over(peer));
-        let is_near = self.reached[peer as usize].is_by_memory();
-        if entry.done || !is_send || !is_near || !has_left() {
+        if entry.done || !is_send || !self.transports.has_left(peer) {
             return;
         }
         let token = self.point.requests.slab.token(request);

@@ -6,12 +6,14 @@
 use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
 use crate::ground::status::status;
+use crate::handle::NOBODY;
 use crate::host::Source;
 use crate::p2p::due::Due;
 use crate::p2p::point::Point;
 use crate::p2p::unexpected::{Content, Held};
 use crate::request::Work;
 use crate::runtime::Runtime;
+use crate::transport::Transports;
 use crate::transport::contract::{Asked, Fetch, Fetched, Message, Offered, Place, Served, body_of};
 use ferriband_mpi_proto::envelope::{self, Envelope, GET, Kind, PUT, Piece, Rts, WHOLE};
 use zerocopy::IntoBytes;
@@ -112,12 +114,11 @@ impl Runtime {
             send: request,
             length,
             offered,
+            waits: self.point.requests.waits.awaited != NOBODY,
         };
-        let net = self.net.as_mut().filter(|net| net.reaches(peer));
-        let fetched = match net {
-            _ if wanted == 0 => Fetched::Here,
-            Some(net) => net.fetch(peer, &what)?,
-            None => self.fetch_near(peer, &what),
+        let fetched = match wanted {
+            0 => Fetched::Here,
+            _ => self.transports.fetch(peer, &what)?,
         };
         let lengths = (wanted, length);
         match fetched {
@@ -128,7 +129,7 @@ impl Runtime {
             Fetched::Coming => {
                 let work = Work::Moving { expected: wanted };
                 self.expect(receive, (rank, tag), lengths, work);
-                self.carry(peer)
+                Transports::carry(self, peer)
             }
             Fetched::Parts => {
                 let work = Work::Pieces {
@@ -197,10 +198,8 @@ impl Runtime {
     /// The memory of a request's message need not be reached any more.
     #[inline]
     pub fn withdraw(&mut self, request: u32) {
-        self.withdraw_nearby(request);
-        if let Some(net) = &mut self.net {
-            net.withdraw(self.point.requests.slab.token(request));
-        }
+        let token = self.point.requests.slab.token(request);
+        self.transports.withdraw(token);
     }
 
     /// The receiver asks for the first `length` bytes of a message, some, to be written to its
@@ -214,13 +213,10 @@ impl Runtime {
     ) -> Outcome {
         let token = self.point.requests.slab.token(request);
         let source = self.point.requests[request].source.part(0, length as usize);
-        let Some(net) = self.net.as_mut().filter(|net| net.reaches(peer)) else {
-            return Err(broken(peer));
-        };
-        match net.serve(peer, token, source, asked, receive)? {
+        match self.transports.serve(peer, token, source, asked, receive)? {
             Served::Moving => {
                 self.point.requests[request].work = Work::Moving { expected: length };
-                self.carry(peer)
+                Transports::carry(self, peer)
             }
             Served::Failed(class) => {
                 self.point.requests[request].status.error = class;
@@ -234,15 +230,10 @@ impl Runtime {
     /// has died. Its receive ends, too.
     #[cold]
     fn asked_too_late(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
-        let class = MPI_ERR_PROC_ABORTED;
-        let net = self.net.as_mut().filter(|net| net.reaches(peer));
-        match (cts.lane.get(), net) {
-            (0, _) => self.fin(peer, cts.receive_request.get(), cts.length.get(), class),
-            (lane, Some(net)) => {
-                net.refuse_by_lane(peer, lane, class)?;
-                self.carry(peer)
-            }
-            (_, None) => Err(broken(peer)),
+        let (asked, class) = (asked_by(cts), MPI_ERR_PROC_ABORTED);
+        match self.transports.refuse(peer, asked, class)? {
+            true => Transports::carry(self, peer),
+            false => self.fin(peer, cts.receive_request.get(), cts.length.get(), class),
         }
     }
 
@@ -259,15 +250,8 @@ impl Runtime {
         if !fits {
             return Err(broken(peer));
         }
-        let place = Place {
-            address: cts.address.get(),
-            rkey: cts.rkey.get(),
-        };
-        let asked = Asked {
-            place,
-            lane: cts.lane.get(),
-        };
-        if asked.lane != 0 || place.address != 0 {
+        let asked = asked_by(cts);
+        if asked.lane != 0 || asked.place.address != 0 {
             let what = (length, cts.receive_request.get());
             return self.serve(peer, request, what, asked);
         }
@@ -308,5 +292,17 @@ impl Runtime {
         self.withdraw(request);
         self.finish(request);
         Ok(())
+    }
+}
+
+/// What a CTS asks for.
+fn asked_by(cts: &envelope::Cts) -> Asked {
+    let place = Place {
+        address: cts.address.get(),
+        rkey: cts.rkey.get(),
+    };
+    Asked {
+        place,
+        lane: cts.lane.get(),
     }
 }

@@ -74,8 +74,6 @@ pub struct Request {
     pub ended: u32,
     /// The program has freed it: it goes when it is over.
     pub freed: bool,
-    /// A long message that its receiver may let this rank copy a part of.
-    pub offered: bool,
     /// Index of its communicator.
     pub comm: u32,
     /// Its context.
@@ -119,7 +117,6 @@ impl Request {
             done: false,
             ended: 0,
             freed: false,
-            offered: false,
             comm,
             context,
             seq: 0,

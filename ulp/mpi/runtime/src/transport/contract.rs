@@ -3,7 +3,7 @@
 //! Owns: a message that waits, how a long one can be had, to whom one is told that has come. Must
 //! not know: either transport, communicators, requests, what a message is for.
 
-use crate::errors::{Outcome, broken};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::trace;
@@ -166,6 +166,16 @@ impl Reached {
     }
 }
 
+/// Who cannot be reached any more.
+#[derive(Debug)]
+pub struct Lost {
+    /// The rank; none: a transport has failed as a whole, and those whom it reached are told of one
+    /// by one.
+    pub peer: Option<u32>,
+    /// Why, unless somebody knows already.
+    pub error: Option<MpiError>,
+}
+
 /// What is known of the ranks of the world without a word to them.
 pub trait Roster {
     /// Where a rank's datagrams go, once it has said so.
@@ -237,6 +247,17 @@ impl Offered {
     }
 }
 
+/// A long message of this rank that its receiver is about to be told of.
+#[derive(Clone, Copy)]
+pub struct LongSend {
+    /// What names it to this side.
+    pub token: Token,
+    /// What the receiver is to call it.
+    pub name: u64,
+    /// Its bytes.
+    pub source: Source,
+}
+
 /// A receive that has met a long message.
 #[derive(Clone, Copy)]
 pub struct Fetch {
@@ -250,6 +271,8 @@ pub struct Fetch {
     pub length: u64,
     /// How it can be had.
     pub offered: Offered,
+    /// The program waits meanwhile.
+    pub waits: bool,
 }
 
 /// How a long message comes.
@@ -274,6 +297,17 @@ pub struct Asked {
     pub place: Place,
     /// The number of the lane's receive that waits for it; 0: none.
     pub lane: u32,
+}
+
+/// Why memory of another rank of the host cannot be read.
+#[derive(Debug)]
+pub enum Refused {
+    /// Nobody's can.
+    Always,
+    /// Its process is no more.
+    Gone,
+    /// This cannot.
+    This(std::io::Error),
 }
 
 /// What becomes of a long message that was asked for.

@@ -193,7 +193,7 @@ fn allreduce_ahead(
         }
     }
     // That others have told their last piece does not say that they have read ours.
-    if let Some(host) = &guard.host {
+    if let Some(host) = &guard.transports.host {
         area.pass(host);
     }
     Ok(())

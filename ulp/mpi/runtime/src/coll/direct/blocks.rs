@@ -34,7 +34,7 @@ pub fn run(guard: &mut Guard, comm: u32, shape: Shape, mut prepared: Prepared) -
             }
         }
         // Where all hear all, each knows by that what the others have passed.
-        if let Some(host) = &guard.host {
+        if let Some(host) = &guard.transports.host {
             area.pass(host);
         }
         Ok(())

@@ -27,7 +27,7 @@ pub fn reduce(
                 None => tell(guard, comm, area, length, |sink| own.copy_to(sink))?,
                 Some(place) => hear_and_combine(guard, comm, area, (own, place), &combine)?,
             }
-            if let Some(host) = &guard.host {
+            if let Some(host) = &guard.transports.host {
                 area.pass(host);
             }
         }

@@ -19,14 +19,13 @@ pub mod receive;
 pub mod remote;
 mod segment;
 pub mod send;
-pub mod ways;
+mod ways;
 
 pub use area::{Area, Awaited};
 pub use bell::{Bells, listen};
 pub use channel::{ReceivingEnd, SendingEnd, Words};
-pub use joint::{CopyRequest, Offer};
+pub use joint::CopyRequest;
 pub use link::{Link, Shm};
-pub use pages::LargePages;
 pub use pair::Pair;
 pub use receive::Ran;
 pub use segment::Segment;
@@ -34,7 +33,6 @@ pub use send::Stored;
 
 pub use crate::ground::layout::Layout;
 pub use crate::ground::memory::{Buffer, Sink, Source};
-pub use remote::read_peer;
 
 use crate::transport::contract::Roster;
 use ferriband_mpi_proto::card::{CARD, Card};

@@ -42,7 +42,6 @@ pub use device::Wanted;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use id::Id;
 use life::Life;
-pub use life::Lost;
 use limits::Limits;
 use link::Link;
 use long::Moves;
