@@ -14,23 +14,15 @@ use crate::p2p::unexpected::{Content, Held};
 use crate::request::Work;
 use crate::runtime::Runtime;
 use crate::transport::Transports;
-use crate::transport::contract::{Asked, Fetch, Fetched, Message, Offered, Place, Served, body_of};
-use ferriband_mpi_proto::envelope::{self, Envelope, GET, Kind, PUT, Piece, Rts, WHOLE};
+use crate::transport::contract::{Asked, Fetch, Fetched, Message, Offered, Served, body_of};
+use ferriband_mpi_proto::envelope::{self, Envelope, Kind, Piece, Rts};
 use zerocopy::IntoBytes;
 
 impl Point {
     /// A rank has a long message for this one.
     pub(super) fn take_rts(&mut self, from: u32, envelope: &Envelope, rts: &Rts) -> Outcome {
         let (request, length) = (rts.send_request.get(), rts.length.get());
-        let offered = match rts.mode.get() {
-            GET => Offered::Readable(Place {
-                address: rts.address.get(),
-                rkey: rts.rkey.get(),
-            }),
-            PUT => Offered::Parts,
-            WHOLE => Offered::Whole,
-            _ => return Err(broken(from)),
-        };
+        let offered = Offered::of(rts).ok_or_else(|| broken(from))?;
         if let Some(comm) = self.objects.comms.of_context(envelope.context) {
             let entry = &mut self.objects.comms[comm];
             let Some(rank) = entry.rank_of(envelope.context, from) else {
@@ -131,17 +123,13 @@ impl Runtime {
                 self.expect(receive, (rank, tag), lengths, work);
                 Transports::carry(self, peer)
             }
-            Fetched::Parts => {
-                let work = Work::Pieces {
-                    expected: wanted,
-                    received: 0,
-                };
-                self.expect(receive, (rank, tag), lengths, work);
-                self.ask_for(receive, request, wanted, Asked::default())
-            }
             Fetched::Ask(asked) => {
-                let work = match asked.lane {
-                    0 => Work::Moving { expected: wanted },
+                let work = match asked {
+                    Asked::Pieces => Work::Pieces {
+                        expected: wanted,
+                        received: 0,
+                    },
+                    _ if asked.has_fin() => Work::Moving { expected: wanted },
                     _ => Work::Landing,
                 };
                 self.expect(receive, (rank, tag), lengths, work);
@@ -158,15 +146,7 @@ impl Runtime {
 
     /// Asks the sender of `request` for the first `length` bytes of it.
     fn ask_for(&mut self, receive: u32, request: u64, length: u64, asked: Asked) -> Outcome {
-        let cts = envelope::Cts {
-            send_request: request.into(),
-            receive_request: self.point.requests.token(receive).into(),
-            offset: 0.into(),
-            length: length.into(),
-            address: asked.place.address.into(),
-            rkey: asked.place.rkey.into(),
-            lane: asked.lane.into(),
-        };
+        let cts = asked.cts(request, self.point.requests.token(receive), length);
         let peer = self.point.requests[receive].peer;
         self.answer(peer, Kind::Cts, cts.as_bytes())
     }
@@ -230,8 +210,8 @@ impl Runtime {
     /// has died. Its receive ends, too.
     #[cold]
     fn asked_too_late(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
-        let (asked, class) = (asked_by(cts), MPI_ERR_PROC_ABORTED);
-        match self.transports.refuse(peer, asked, class)? {
+        let class = MPI_ERR_PROC_ABORTED;
+        match self.transports.refuse(peer, Asked::of(cts), class)? {
             true => Transports::carry(self, peer),
             false => self.fin(peer, cts.receive_request.get(), cts.length.get(), class),
         }
@@ -250,8 +230,8 @@ impl Runtime {
         if !fits {
             return Err(broken(peer));
         }
-        let asked = asked_by(cts);
-        if asked.lane != 0 || asked.place.address != 0 {
+        let asked = Asked::of(cts);
+        if asked != Asked::Pieces {
             let what = (length, cts.receive_request.get());
             return self.serve(peer, request, what, asked);
         }
@@ -292,17 +272,5 @@ impl Runtime {
         self.withdraw(request);
         self.finish(request);
         Ok(())
-    }
-}
-
-/// What a CTS asks for.
-fn asked_by(cts: &envelope::Cts) -> Asked {
-    let place = Place {
-        address: cts.address.get(),
-        rkey: cts.rkey.get(),
-    };
-    Asked {
-        place,
-        lane: cts.lane.get(),
     }
 }

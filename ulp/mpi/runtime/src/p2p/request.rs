@@ -28,12 +28,14 @@ pub enum Work {
         /// Of them.
         received: u64,
     },
-    /// A receive whose message is read, or written by its sender: so many bytes.
+    /// A receive whose message is read, or a message that is written: its sender says by a FIN when
+    /// so many bytes are there.
     Moving {
         /// All.
         expected: u64,
     },
-    /// A receive whose message comes by the lane: its memory is the device's until then.
+    /// A receive whose message comes without a FIN: its memory is the transport's until that is
+    /// there.
     Landing,
     /// A collective.
     Collective,

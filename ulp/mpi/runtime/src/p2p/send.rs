@@ -13,8 +13,8 @@ use crate::p2p::unexpected::{Content, Held};
 use crate::request::{Request, Work};
 use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::{Body, Head, LongSend, Message, Offered, Place};
-use ferriband_mpi_proto::envelope::{self, Kind, SYNC};
+use crate::transport::contract::{Body, Head, LongSend, Message};
+use ferriband_mpi_proto::envelope::{Kind, SYNC};
 use zerocopy::IntoBytes;
 
 /// Whom a message goes to, and under what name.
@@ -138,19 +138,7 @@ impl Runtime {
                 source,
             };
             let offered = self.transports.offer(to.peer, &what);
-            let mode = match offered {
-                Offered::Readable(_) => envelope::GET,
-                Offered::Whole => envelope::WHOLE,
-                Offered::Parts => envelope::PUT,
-            };
-            let Place { address, rkey } = offered.place().unwrap_or_default();
-            let rts = envelope::Rts {
-                send_request: what.name.into(),
-                length: (source.len() as u64).into(),
-                address: address.into(),
-                rkey: rkey.into(),
-                mode: mode.into(),
-            };
+            let rts = offered.rts(what.name, source.len() as u64);
             message.head.kind = Kind::Rts;
             message.body = Body::new(rts.as_bytes());
             message.source = Source::EMPTY;

@@ -8,7 +8,7 @@ use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::trace;
 use ferriband_mpi_proto::card::Card;
-use ferriband_mpi_proto::envelope::{Envelope, Kind};
+use ferriband_mpi_proto::envelope::{Cts, Envelope, GET, Kind, PUT, Rts, WHOLE};
 use zerocopy::FromBytes;
 
 /// What an envelope says that is not the transport's.
@@ -238,6 +238,36 @@ pub enum Offered {
 }
 
 impl Offered {
+    /// What the receiver is told of a message of `length` bytes that it is to call `name`.
+    pub fn rts(self, name: u64, length: u64) -> Rts {
+        let mode = match self {
+            Self::Readable(_) => GET,
+            Self::Whole => WHOLE,
+            Self::Parts => PUT,
+        };
+        let Place { address, rkey } = self.place().unwrap_or_default();
+        Rts {
+            send_request: name.into(),
+            length: length.into(),
+            address: address.into(),
+            rkey: rkey.into(),
+            mode: mode.into(),
+        }
+    }
+
+    /// What a receiver is told; none if that makes no sense.
+    pub fn of(rts: &Rts) -> Option<Self> {
+        match rts.mode.get() {
+            GET => Some(Self::Readable(Place {
+                address: rts.address.get(),
+                rkey: rts.rkey.get(),
+            })),
+            PUT => Some(Self::Parts),
+            WHOLE => Some(Self::Whole),
+            _ => None,
+        }
+    }
+
     /// Where it can be read.
     pub fn place(self) -> Option<Place> {
         match self {
@@ -284,19 +314,62 @@ pub enum Fetched {
     Coming,
     /// Its sender is to be asked for it in this way.
     Ask(Asked),
-    /// Its sender is to be asked for it in pieces.
-    Parts,
     /// It cannot be received where it is to go: the class of why not.
     Failed(i32),
 }
 
-/// Where a sender that is asked for a long message puts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// Where it is written, unless it goes by the lane.
-    pub place: Place,
-    /// The number of the lane's receive that waits for it; 0: none.
-    pub lane: u32,
+/// How the sender of a long message is asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// In pieces.
+    Pieces,
+    /// It is to be written there.
+    Written(Place),
+    /// It is to be sent to the receive of the lane that has this number.
+    Lane(u32),
+}
+
+impl Asked {
+    /// What the sender is told: the first `length` bytes of its message `send` are asked for, which
+    /// the receiver calls `receive`.
+    pub fn cts(self, send: u64, receive: u64, length: u64) -> Cts {
+        let (place, lane) = match self {
+            Self::Pieces => (Place::default(), 0),
+            Self::Written(place) => (place, 0),
+            Self::Lane(lane) => (Place::default(), lane),
+        };
+        Cts {
+            send_request: send.into(),
+            receive_request: receive.into(),
+            offset: 0.into(),
+            length: length.into(),
+            address: place.address.into(),
+            rkey: place.rkey.into(),
+            lane: lane.into(),
+        }
+    }
+
+    /// What a sender is told.
+    pub fn of(cts: &Cts) -> Self {
+        let place = Place {
+            address: cts.address.get(),
+            rkey: cts.rkey.get(),
+        };
+        match (cts.lane.get(), place.address) {
+            (0, 0) => Self::Pieces,
+            (0, _) => Self::Written(place),
+            (lane, _) => Self::Lane(lane),
+        }
+    }
+
+    /// Whether the sender says by a FIN when all has been written; else the receiver's transport
+    /// does, or the last piece.
+    pub fn has_fin(self) -> bool {
+        match self {
+            Self::Written(_) => true,
+            Self::Pieces | Self::Lane(_) => false,
+        }
+    }
 }
 
 /// Why memory of another rank of the host cannot be read.
@@ -340,4 +413,31 @@ pub fn write_down(from: u32, envelope: &Envelope, body: Source) {
     let (kind, seq, tag) = (envelope.kind, envelope.seq, envelope.tag);
     let context = envelope.context;
     trace::came(from, kind, seq, tag, context, &head[..length], body.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_a_long_message_is_understood() {
+        let place = Place {
+            address: 0x1234_5678_9abc,
+            rkey: 77,
+        };
+        for offered in [Offered::Readable(place), Offered::Whole, Offered::Parts] {
+            let rts = offered.rts(5, 1 << 40);
+            assert_eq!(Offered::of(&rts), Some(offered));
+            assert_eq!((rts.send_request.get(), rts.length.get()), (5, 1 << 40));
+        }
+        for asked in [Asked::Pieces, Asked::Written(place), Asked::Lane(3)] {
+            let cts = asked.cts(5, 6, 7);
+            assert_eq!(Asked::of(&cts), asked);
+            let told = (cts.send_request.get(), cts.receive_request.get());
+            assert_eq!((told, cts.length.get(), cts.offset.get()), ((5, 6), 7, 0));
+        }
+        let mut rts = Offered::Whole.rts(5, 9);
+        rts.mode = 77.into();
+        assert_eq!(Offered::of(&rts), None);
+    }
 }

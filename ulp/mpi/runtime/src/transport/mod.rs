@@ -265,10 +265,12 @@ impl Transports {
     /// The receiver asks not in pieces for a message that has ended meanwhile, and its receive is
     /// to end with that class. False if only a word to its rank does that.
     pub fn refuse(&mut self, to: u32, asked: Asked, class: i32) -> Outcome<bool> {
-        match self.by(to)? {
-            _ if asked.lane == 0 => Ok(false),
-            By::Memory(..) => Err(broken(to)),
-            By::Device(net, _) => net.refuse_by_lane(to, asked.lane, class).map(|()| true),
+        match (asked, self.by(to)?) {
+            (Asked::Pieces | Asked::Written(_), _) => Ok(false),
+            (Asked::Lane(_), By::Memory(..)) => Err(broken(to)),
+            (Asked::Lane(lane), By::Device(net, _)) => {
+                net.refuse_by_lane(to, lane, class).map(|()| true)
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use super::ways::{Way, Ways};
 use super::{Host, Sink, Source};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::handle::Token;
-use crate::transport::contract::{Fetch, Fetched, LongSend, Offered, Place, Refused};
+use crate::transport::contract::{Asked, Fetch, Fetched, LongSend, Offered, Place, Refused};
 use ferriband_mpi_proto::fast::Shape;
 use std::collections::HashMap;
 use std::io;
@@ -119,13 +119,13 @@ impl Long {
     pub fn fetch(&mut self, host: &Host, peer: u32, what: &Fetch) -> Fetched {
         let place = what.offered.place();
         let Some(place) = place.filter(|_| self.limits.reads_peers) else {
-            return Fetched::Parts;
+            return Fetched::Ask(Asked::Pieces);
         };
         self.pages.note(what.sink.address(), what.sink.len());
         let way = self.pick_way(host, peer, what);
         if way == Some(Way::Pieces) {
             self.ways.asked();
-            return Fetched::Parts;
+            return Fetched::Ask(Asked::Pieces);
         }
         let timed = way.is_some();
         let since = timed.then(Instant::now);
@@ -141,7 +141,7 @@ impl Long {
                 if timed {
                     self.ways.asked();
                 }
-                Fetched::Parts
+                Fetched::Ask(Asked::Pieces)
             }
             Err(Refused::Gone) => Fetched::Failed(MPI_ERR_PROC_ABORTED),
             Err(Refused::This(_)) => Fetched::Failed(MPI_ERR_BUFFER),

@@ -108,7 +108,7 @@ impl Net {
         match self.limits.rendezvous {
             Rendezvous::Auto => self.goes_by_packets(peer),
             Rendezvous::Send => true,
-            _ => false,
+            Rendezvous::Get | Rendezvous::Put => false,
         }
     }
 
