@@ -4,8 +4,8 @@
 //! message, requests, progress, the channels to other ranks, wire-up. Must not know: which ABI
 //! calls it; faces reach it through the private symbols of [`abi`], where a handle is a number and
 //! a count has 64 bits. Raw memory is touched in [`abi`] (what the program passed), [`ground`] (the
-//! program's memory in requests), [`job::state`] (the runtime's place), [`transport::shm`] (the
-//! segment) and `transport/verbs/memory.rs` (what a device writes) alone.
+//! program's memory in requests), [`job::state`] (the runtime's place), [`transport::host`] and
+//! [`transport::shm`] (the segment) and `transport/verbs/memory.rs` (what a device writes) alone.
 //!
 //! Rooms, each described at the head of its `mod.rs`: [`ground`], [`objects`], [`transport`],
 //! [`p2p`], [`job`], [`coll`], [`abi`].
@@ -42,5 +42,4 @@ pub(crate) use ground::{constants, errors, handle, trace};
 pub(crate) use job::{settings, wait, wireup};
 pub(crate) use objects::{attr, comm, datatype, group, info, operation, process, topology};
 pub(crate) use p2p::{loss, request, runtime};
-pub(crate) use transport::shm as host;
 pub(crate) use transport::verbs as net;

@@ -6,8 +6,8 @@ use super::values::is_no_buffer;
 use crate::coll::state::{Alone, alone};
 use crate::constants::MPI_ANY_TAG;
 use crate::datatype;
+use crate::ground::memory::{Sink, Source};
 use crate::ground::status::Status;
-use crate::host::{Sink, Source};
 use ferriband_mpi_proto::matching::Tag;
 use std::ffi::{c_int, c_void};
 

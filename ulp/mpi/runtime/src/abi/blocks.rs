@@ -12,7 +12,7 @@ use crate::collective::shared;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
-use crate::host::{Sink, Source};
+use crate::ground::memory::{Sink, Source};
 use ferriband_mpi_coll::Collective;
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::collective::direct::{self, Kind};
 use crate::constants::MPI_ERR_ROOT;
 use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Sink, Source};
+use crate::ground::memory::{Sink, Source};
 use crate::operation::Operation;
 use ferriband_mpi_data::{Named, Op, Predefined};
 use std::ffi::{c_int, c_void};

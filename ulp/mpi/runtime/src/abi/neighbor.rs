@@ -9,7 +9,7 @@ use crate::collective::exec::{Buffers, Prepared};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
-use crate::host::{Sink, Source};
+use crate::ground::memory::{Sink, Source};
 use crate::topology::Around;
 use ferriband_mpi_coll::{Blocks, NeighborCollective, Neighbors, Place, build_neighbor};
 use std::ffi::{c_int, c_void};

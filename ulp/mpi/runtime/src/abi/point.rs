@@ -6,8 +6,8 @@ use super::values::{put, put_status, receive_source, receive_tag, send_tag, sink
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
+use crate::ground::memory::Sink;
 use crate::ground::status::{FROM_NOBODY, Status, status};
-use crate::host::Sink;
 use crate::loss::lost;
 use crate::p2p::unexpected::Content;
 use crate::p2p::{Started, Target};

@@ -12,7 +12,7 @@ use crate::coll::state::Guard;
 use crate::constants::MPI_SUCCESS;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
-use crate::host::{Sink, Source};
+use crate::ground::memory::{Sink, Source};
 use crate::p2p::Started;
 use crate::wait::wait_request;
 use ferriband_mpi_coll::{Algorithm, Collective, Place};

@@ -7,8 +7,9 @@ use super::exec::Call;
 use super::state::Mpi;
 use crate::errors::Outcome;
 use crate::ground::sleepers::Sleepers;
-use crate::host::{Awaited, Host};
 use crate::job::rounds::Rounds;
+use crate::transport::host::Host;
+use crate::transport::shm::area::Awaited;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 

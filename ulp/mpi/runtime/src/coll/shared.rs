@@ -12,7 +12,8 @@ use crate::coll::state::Guard;
 use crate::coll::state::Mpi;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Area, Awaited, Buffer};
+use crate::ground::memory::Buffer;
+use crate::transport::shm::area::{Area, Awaited};
 use crate::wait::wait_for;
 use ferriband_mpi_coll::{Algorithm, Collective, Place};
 use ferriband_mpi_proto::segment::{HALF, MAX_SHARING, group};
@@ -81,7 +82,7 @@ fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
         .transports
         .host
         .as_ref()
-        .and_then(|host| host.area(leader, part, ranks, me));
+        .and_then(|host| Area::new(host, leader, part, ranks, me));
     let Some(mut area) = area else {
         guard.coll.comms[comm].sharing = Sharing::Nothing;
         return Ok(false);
@@ -122,12 +123,12 @@ impl Mpi {
         for index in 0..group::PARTS {
             let given = &mut self.coll.given.0[index as usize];
             if let Some(before) = given {
-                let before = host.area(host.me(), index, before.clone(), 0)?;
+                let before = Area::new(host, host.me(), index, before.clone(), 0)?;
                 if !before.is_left() {
                     continue;
                 }
             }
-            let area = host.area(host.me(), index, ranks.into(), 0)?;
+            let area = Area::new(host, host.me(), index, ranks.into(), 0)?;
             area.clear(host).ok()?;
             *given = Some(ranks.into());
             return Some(index);

@@ -11,10 +11,10 @@ use super::rounds::Calls;
 use super::shared::Given;
 use crate::comm::Comm;
 use crate::errors::Outcome;
-use crate::host::Awaited;
 use crate::job::state::{self, Entry};
 use crate::objects::comms::SELF;
 use crate::p2p::runtime::Runtime;
+use crate::transport::shm::area::Awaited;
 use std::ops::{Deref, DerefMut};
 
 /// The runtime, for one call or one round of it.

@@ -5,7 +5,7 @@
 
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_NO_MEM};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Buffer, Sink, Source};
+use crate::ground::memory::{Buffer, Sink, Source};
 use crate::objects::comms::WORLD;
 use crate::p2p::point::Point;
 use crate::p2p::{Started, Target};

@@ -4,8 +4,8 @@
 use crate::constants::MPI_ERR_REQUEST;
 use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::context::COLLECTIVE;
+use crate::ground::memory::Buffer;
 use crate::handle::NOBODY;
-use crate::host::Buffer;
 use crate::p2p::due::Due;
 use crate::p2p::persistent::Bound;
 use crate::p2p::point::Point;

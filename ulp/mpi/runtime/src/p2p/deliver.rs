@@ -5,8 +5,8 @@
 
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome, broken};
+use crate::ground::memory::Source;
 use crate::handle::Token;
-use crate::host::Source;
 use crate::p2p::due::Due;
 use crate::p2p::point::Point;
 use crate::p2p::unexpected::{Content, Held};

@@ -10,10 +10,10 @@ use crate::constants::{
 };
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
+use crate::ground::memory::{Buffer, Sink};
 use crate::ground::status::{FROM_NOBODY, status};
 use crate::group::Group;
 use crate::handle::NOBODY;
-use crate::host::{Buffer, Sink};
 use crate::p2p::persistent::{Bound, Persistent};
 use crate::p2p::{Started, Target};
 use crate::request::{Extra, Request, Work};
@@ -96,7 +96,7 @@ impl Partitioned {
     }
 
     /// What keeps the buffer's layout.
-    pub fn layout(&self) -> Option<std::sync::Arc<crate::host::Layout>> {
+    pub fn layout(&self) -> Option<std::sync::Arc<crate::ground::layout::Layout>> {
         self.data.keep()
     }
 }

@@ -4,8 +4,8 @@
 
 use crate::errors::Outcome;
 use crate::ground::context::COLLECTIVE;
+use crate::ground::memory::Sink;
 use crate::ground::status::Status;
-use crate::host::Sink;
 use crate::p2p::point::Point;
 use crate::request::Request;
 use crate::runtime::Runtime;

@@ -5,9 +5,9 @@
 
 use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
+use crate::ground::memory::Source;
 use crate::ground::status::status;
 use crate::handle::NOBODY;
-use crate::host::Source;
 use crate::p2p::due::Due;
 use crate::p2p::point::Point;
 use crate::p2p::unexpected::{Content, Held};

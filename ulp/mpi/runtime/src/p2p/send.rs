@@ -6,7 +6,7 @@
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
-use crate::host::Source;
+use crate::ground::memory::Source;
 use crate::loss::dead;
 use crate::p2p::point::Point;
 use crate::p2p::unexpected::{Content, Held};

@@ -9,9 +9,9 @@
 
 use crate::constants::MPI_SUCCESS;
 use crate::errors::Outcome;
+use crate::ground::memory::{Sink, Source};
 use crate::ground::status::{Status, status};
 use crate::handle::Token;
-use crate::host::{Sink, Source};
 use crate::runtime::Runtime;
 use crate::transport::contract::{Deliver, Done, Verdict};
 use ferriband_mpi_proto::envelope::{Envelope, Kind};

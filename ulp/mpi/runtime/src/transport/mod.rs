@@ -1,5 +1,5 @@
 //! By what other ranks are reached: memory that the ranks of a host share ([`shm`]), and a device
-//! ([`verbs`]).
+//! ([`verbs`]), both above what ranks of a host know of each other ([`host`]).
 //!
 //! Owns: moving envelopes and bytes from one rank to another, in order; which transport does so for
 //! which rank ([`Transports`]), and in which order they are looked at ([`round`]). Must not know:
@@ -7,6 +7,7 @@
 
 pub mod contract;
 pub mod counters;
+pub mod host;
 pub mod polling;
 pub mod round;
 pub mod shm;
@@ -24,7 +25,8 @@ use contract::{
 use ferriband_mpi_proto::card::Card;
 use ferriband_mpi_proto::fast::Design;
 use ferriband_mpi_proto::sizes::SharedSizes;
-use shm::{Host, Shm, Stored};
+use host::Host;
+use shm::{Shm, Stored};
 use std::os::fd::RawFd;
 use verbs::{Net, Wanted};
 
@@ -60,7 +62,7 @@ impl Transports {
         limits: shm::limits::Limits,
     ) -> Self {
         let sizes = match &host {
-            Some(host) => sizes.within(host.longest()),
+            Some(host) => sizes.within(shm::open::longest(host)),
             None => sizes,
         };
         let ranks = host.as_ref().map_or(1, Host::ranks);
@@ -137,7 +139,7 @@ impl Transports {
     pub fn piece(&self, peer: u32) -> usize {
         let host = self.host.as_ref();
         match self.reached[peer as usize] {
-            Reached::Memory => shm::long::piece(host.map_or(0, Host::longest)),
+            Reached::Memory => shm::long::piece(host.map_or(0, shm::open::longest)),
             Reached::Own | Reached::Near | Reached::Far => shm::long::piece(0),
         }
     }
@@ -373,7 +375,7 @@ impl Transports {
     pub fn has_work(&self, stalled: &[u32]) -> bool {
         let (host, net) = (self.host.as_ref(), self.net.as_ref());
         self.shm.has_work()
-            || host.is_some_and(Host::has_newcomer)
+            || host.is_some_and(|host| self.shm.newcomers.has_next(host))
             || net.is_some_and(|net| net.has_records())
             || host.is_some_and(|host| self.shm.long.has_copy_request(host))
             || stalled

@@ -57,11 +57,11 @@ impl Transports {
         if let Some(from) = owner.transports().shm.next_in_turn() {
             did |= look(owner, from)?;
         }
-        let transports = owner.transports();
-        if let Some(host) = &mut transports.host
-            && let Some(rank) = host.newcomers()
+        let Self { shm, host, .. } = owner.transports();
+        if let Some(host) = host
+            && let Some(rank) = shm.newcomers.next(host)
         {
-            transports.shm.accept(host, rank)?;
+            shm.accept(host, rank)?;
             did = true;
         }
         if owner.transports().net.is_some() {

@@ -8,8 +8,9 @@ use crate::coll::shared::broken;
 use crate::coll::state::Guard;
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Area, Sink, Source};
+use crate::ground::memory::{Sink, Source};
 use crate::transport::contract::Refused;
+use crate::transport::shm::area::Area;
 
 /// Blocks of so many bytes are read from their sender's memory, ...
 const PULLED: usize = 8192;

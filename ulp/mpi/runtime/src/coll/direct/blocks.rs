@@ -10,7 +10,8 @@ use crate::coll::shared::broken;
 use crate::coll::state::Guard;
 use crate::constants::MPI_SUCCESS;
 use crate::errors::Outcome;
-use crate::host::{Area, Sink, Source};
+use crate::ground::memory::{Sink, Source};
+use crate::transport::shm::area::Area;
 use std::ops::Range;
 
 /// Does a collective that has such a shape.

@@ -6,6 +6,7 @@
 
 use super::limits::Limits;
 use super::long::Long;
+use super::open::Newcomers;
 use super::{Pair, ReceivingEnd, SendingEnd};
 use crate::transport::polling::Polling;
 
@@ -17,6 +18,8 @@ pub struct Shm {
     pub order: Vec<u32>,
     /// Which of them are looked at in each round.
     pub polling: Polling,
+    /// Who else has opened one.
+    pub newcomers: Newcomers,
     /// Long messages.
     pub long: Long,
 }
@@ -52,6 +55,7 @@ impl Shm {
             links: (0..ranks).map(link).collect(),
             order: Vec::new(),
             polling: Polling::new(),
+            newcomers: Newcomers::default(),
             long: Long::new(limits),
         }
     }

@@ -8,15 +8,17 @@
 //! Owns: which way a long message comes, and which receivers may want help with which messages.
 //! Must not know: requests, what is said about a message.
 
-use super::joint::Offer;
+use super::joint::{Offer, copy_as_requested, copy_request, fetch_jointly};
 use super::limits::Limits;
+use super::open::longest;
 use super::pages::LargePages;
 use super::remote::read_peer;
 use super::ways::{Way, Ways};
-use super::{Host, Sink, Source};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
+use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::transport::contract::{Asked, Fetch, Fetched, LongSend, Offered, Place, Refused};
+use crate::transport::host::Host;
 use ferriband_mpi_proto::fast::Shape;
 use std::collections::HashMap;
 use std::io;
@@ -154,7 +156,7 @@ impl Long {
         let may = !what.sink.has_gaps()
             && what.waits
             && self.is_joint(what.sink.len())
-            && host.longest() >= LARGE_PIECE
+            && longest(host) >= LARGE_PIECE
             && host.waits(peer);
         may.then(|| self.ways.pick(what.sink.len() as u64))
     }
@@ -174,7 +176,7 @@ impl Long {
             request,
             address,
         };
-        host.fetch_jointly(offer, sink)
+        fetch_jointly(host, offer, sink)
     }
 
     /// Reads what lies at `address` of rank `peer`.
@@ -213,7 +215,7 @@ impl Long {
         let mut did = false;
         for at in 0..self.receivers.len() {
             let (peer, _) = self.receivers[at];
-            let Some(request) = host.copy_request(peer) else {
+            let Some(request) = copy_request(host, peer) else {
                 continue;
             };
             // What names no message of this rank is nobody's to copy: the receiver then reads by
@@ -222,7 +224,7 @@ impl Long {
             let Some(helped) = self.helped.values().find(is_it) else {
                 continue;
             };
-            match host.copy_as_requested(peer, &request, &helped.source) {
+            match copy_as_requested(host, peer, &request, &helped.source) {
                 Ok(ran) => did |= ran,
                 Err(error) => {
                     if let Some(libc::EPERM | libc::ENOSYS | libc::EACCES) = error.raw_os_error() {
@@ -240,6 +242,6 @@ impl Long {
     /// Whether a receiver would have this rank copy something.
     pub fn has_copy_request(&self, host: &Host) -> bool {
         let mut receivers = self.receivers.iter();
-        receivers.any(|(peer, _)| host.copy_request(*peer).is_some())
+        receivers.any(|(peer, _)| copy_request(host, *peer).is_some())
     }
 }
