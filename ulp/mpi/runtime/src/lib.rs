@@ -42,4 +42,3 @@ pub(crate) use ground::{constants, errors, handle, trace};
 pub(crate) use job::{settings, wait, wireup};
 pub(crate) use objects::{attr, comm, datatype, group, info, operation, process, topology};
 pub(crate) use p2p::{loss, request, runtime};
-pub(crate) use transport::verbs as net;

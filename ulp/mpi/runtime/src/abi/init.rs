@@ -5,15 +5,13 @@ use crate::collective::{self, choose};
 use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::errors::Outcome;
 use crate::ground::job::Job;
-use crate::net::Wanted;
-use crate::net::limits::Limits;
 use crate::objects::comms::{SELF, WORLD};
 use crate::runtime::Runtime;
 use crate::settings::Chosen;
 use crate::trace;
 use crate::transport::Transports;
 use crate::transport::host::kernel;
-use crate::transport::shm;
+use crate::transport::limits::{Limits, SharedLimits, Wanted};
 use crate::wait::wait_for;
 use crate::wireup::{self, Found};
 use ferriband_mpi_proto::segment::Life;
@@ -37,7 +35,7 @@ pub fn start(threads: i32) -> Outcome<Mpi> {
     let is_crowded = joined.as_ref().is_some_and(|joined| joined.is_crowded);
     let program = joined.as_ref().and_then(|joined| joined.program);
     let host = joined.and_then(|joined| joined.host);
-    let limits = shm::limits::Limits {
+    let limits = SharedLimits {
         reads_peers: chosen.shared.reads_peers,
         // Where cores are short a sender that has begun may be kept from going on, and its receiver
         // would wait for it.

@@ -2,8 +2,8 @@
 
 use crate::constants::{MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN};
 use crate::errors::{MpiError, Outcome};
-use crate::net::limits::Fast;
 use crate::transport::contract::Reached;
+use crate::transport::limits::Fast;
 use crate::wireup::Wish;
 use ferriband_mpi_proto::settings::{FILE_VARIABLE, LONGEST_FILE, SETTINGS, Values, plan};
 use ferriband_mpi_proto::sizes::{SharedSizes, VerbsSizes};
@@ -76,10 +76,7 @@ impl Chosen {
         let count = |name| values.number(name) as u32;
         let (plan, grows) = plan(values);
         Self {
-            same_host: match values.text("same_host") {
-                "verbs" => Reached::Near,
-                _ => Reached::Memory,
-            },
+            same_host: Reached::on_one_host(values.text("same_host")),
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
             shared: SharedSizes::of(values),
             verbs: VerbsSizes::of(values),

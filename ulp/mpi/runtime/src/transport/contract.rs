@@ -147,6 +147,14 @@ pub enum Reached {
 }
 
 impl Reached {
+    /// By what ranks of one host reach each other where the setting `same_host` says so.
+    pub fn on_one_host(same_host: &str) -> Self {
+        match same_host {
+            "verbs" => Self::Near,
+            _ => Self::Memory,
+        }
+    }
+
     /// Whether it is by a device.
     #[inline]
     pub fn is_by_device(self) -> bool {

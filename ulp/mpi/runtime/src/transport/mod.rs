@@ -8,6 +8,7 @@
 pub mod contract;
 pub mod counters;
 pub mod host;
+pub mod limits;
 pub mod polling;
 pub mod round;
 pub mod shm;
@@ -26,9 +27,10 @@ use ferriband_mpi_proto::card::Card;
 use ferriband_mpi_proto::fast::Design;
 use ferriband_mpi_proto::sizes::SharedSizes;
 use host::Host;
+use limits::{SharedLimits, Wanted};
 use shm::{Shm, Stored};
 use std::os::fd::RawFd;
-use verbs::{Net, Wanted};
+use verbs::Net;
 
 /// What moves messages between this rank and the others.
 pub struct Transports {
@@ -59,7 +61,7 @@ impl Transports {
         host: Option<Host>,
         same_host: Reached,
         sizes: SharedSizes,
-        limits: shm::limits::Limits,
+        limits: SharedLimits,
     ) -> Self {
         let sizes = match &host {
             Some(host) => sizes.within(shm::open::longest(host)),

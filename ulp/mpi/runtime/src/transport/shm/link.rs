@@ -4,10 +4,10 @@
 //! ([`Link`]); all of them, and which are looked at when ([`Shm`]). Must not know: what a message
 //! says.
 
-use super::limits::Limits;
 use super::long::Long;
 use super::open::Newcomers;
 use super::{Pair, ReceivingEnd, SendingEnd};
+use crate::transport::limits::SharedLimits;
 use crate::transport::polling::Polling;
 
 /// All ranks of this host that can be spoken to.
@@ -46,7 +46,7 @@ pub struct Link {
 impl Shm {
     /// Of `ranks` in the world; none has been spoken to. The shortest and the longest message that
     /// goes by a place of the pair, if there is one, have `exchange` bytes.
-    pub fn new(ranks: u32, exchange: (usize, usize), limits: Limits) -> Self {
+    pub fn new(ranks: u32, exchange: (usize, usize), limits: SharedLimits) -> Self {
         let link = |_| Link {
             exchange,
             ..Link::default()

@@ -9,7 +9,6 @@
 //! Must not know: requests, what is said about a message.
 
 use super::joint::{Offer, copy_as_requested, copy_request, fetch_jointly};
-use super::limits::Limits;
 use super::open::longest;
 use super::pages::LargePages;
 use super::remote::read_peer;
@@ -19,6 +18,7 @@ use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::transport::contract::{Asked, Fetch, Fetched, LongSend, Offered, Place, Refused};
 use crate::transport::host::Host;
+use crate::transport::limits::SharedLimits;
 use ferriband_mpi_proto::fast::Shape;
 use std::collections::HashMap;
 use std::io;
@@ -37,7 +37,7 @@ pub fn piece(longest: usize) -> usize {
 
 /// Long messages of one host.
 pub struct Long {
-    limits: Limits,
+    limits: SharedLimits,
     /// Long buffers, which the kernel may put into large pages.
     pages: LargePages,
     /// Which way messages come.
@@ -58,7 +58,7 @@ struct Helped {
 
 impl Long {
     /// None is under way.
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: SharedLimits) -> Self {
         Self {
             limits,
             pages: LargePages::new(limits.large_pages),

@@ -8,7 +8,6 @@
 pub mod area;
 mod channel;
 mod joint;
-pub mod limits;
 pub mod link;
 pub mod long;
 pub mod open;
