@@ -5,9 +5,9 @@
 use super::values::is_no_buffer;
 use crate::coll::state::{Alone, alone};
 use crate::constants::MPI_ANY_TAG;
-use crate::datatype;
 use crate::ground::memory::{Sink, Source};
 use crate::ground::status::Status;
+use crate::objects::datatype;
 use ferriband_mpi_proto::matching::Tag;
 use std::ffi::{c_int, c_void};
 

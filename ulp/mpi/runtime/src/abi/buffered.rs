@@ -8,9 +8,9 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::Sink;
 use crate::ground::memory::Source;
+use crate::job::wait::wait_for;
 use crate::p2p::Target;
 use crate::p2p::buffered::Owner;
-use crate::wait::wait_for;
 use std::ffi::{c_int, c_void};
 
 /// Sends a copy of `source`; waits for room as long as messages are going out.

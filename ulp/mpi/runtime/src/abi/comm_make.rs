@@ -3,14 +3,14 @@
 use super::attribute::{Object, copy_all};
 use super::raise::{decide, on_comm, outside, raise};
 use super::values::{put, rank_of, send_tag, text};
-use crate::attr::Owner;
 use crate::coll::create;
 use crate::coll::state::{Guard, enter};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::info::Info;
+use crate::objects::attr::Owner;
 use crate::objects::comms::SELF;
-use crate::process::{Scope, process};
+use crate::objects::info::Info;
+use crate::objects::process::{Scope, process};
 use crate::trace;
 use std::ffi::{c_char, c_int};
 

@@ -1,19 +1,20 @@
 //! The beginning and the end: what the launcher has left, and the last barrier.
 
 use crate::coll::state::{Guard, Mpi};
-use crate::collective::{self, choose};
+use crate::coll::{self, choose};
 use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::errors::Outcome;
 use crate::ground::job::Job;
+use crate::job::settings::Chosen;
+use crate::job::wait::wait_for;
+use crate::job::wireup::{self, Found};
 use crate::objects::comms::{SELF, WORLD};
-use crate::runtime::Runtime;
-use crate::settings::Chosen;
+use crate::p2p::runtime::Runtime;
 use crate::trace;
 use crate::transport::Transports;
 use crate::transport::host::kernel;
 use crate::transport::limits::{Limits, SharedLimits, Wanted};
-use crate::wait::wait_for;
-use crate::wireup::{self, Found};
+use crate::transport::round::Owner;
 use ferriband_mpi_proto::segment::Life;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -123,7 +124,7 @@ pub fn finish(guard: &mut Guard) -> Outcome {
     wait_for(guard, |guard| guard.transports.is_drained())?;
     // Without those that have died, or die meanwhile, there is no barrier: the others do not wait.
     if !guard.point.objects.comms[WORLD].broken
-        && let Err(error) = collective::barrier(guard, WORLD)
+        && let Err(error) = coll::barrier(guard, WORLD)
         && !guard.point.objects.comms[WORLD].broken
     {
         return Err(error);
@@ -192,7 +193,7 @@ fn linger(guard: &mut Guard) {
         }
         // What fails now fails for somebody who has gone.
         let _ = Transports::look_at_device(&mut guard.p2p);
-        let _ = guard.send_waiting();
+        let _ = guard.unstall();
         std::thread::sleep(Duration::from_micros(200));
     }
     guard.transports.reopen();

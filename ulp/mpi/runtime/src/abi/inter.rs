@@ -3,8 +3,8 @@
 use super::blocks::{Elements, Uneven, even, sources};
 use super::op::Reduction;
 use super::values::{rank_of, sink, source};
+use crate::coll::exec::{Buffers, Prepared};
 use crate::coll::state::Guard;
-use crate::collective::exec::{Buffers, Prepared};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;

@@ -8,10 +8,10 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::Sink;
 use crate::ground::status::{FROM_NOBODY, Status};
-use crate::loss::lost;
+use crate::job::wait::{glance, wait_for};
 use crate::objects::comms::SELF;
-use crate::request::Request;
-use crate::wait::{glance, wait_for};
+use crate::p2p::loss::lost;
+use crate::p2p::request::Request;
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
 

@@ -4,11 +4,12 @@ use super::callback;
 use crate::coll::state::{Guard, enter};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome, describe};
+use crate::job::settings::initial_errhandler;
 use crate::job::state::{Phase, phase};
+use crate::job::wireup;
 use crate::objects::comms::SELF;
-use crate::process::process;
-use crate::settings::initial_errhandler;
-use crate::{trace, wireup};
+use crate::objects::process::process;
+use crate::trace;
 use ferriband_mpi_proto::segment::Life;
 use std::ffi::c_int;
 

@@ -9,13 +9,13 @@ use super::values::{put, put_string, text};
 use crate::coll::state::{ENTRY, Guard, enter};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::group::Group;
-use crate::info::Info;
 use crate::job::state::{Phase, phase};
 use crate::objects::comms::{SELF, WORLD};
+use crate::objects::group::Group;
+use crate::objects::info::Info;
+use crate::objects::process::{Scope, process};
 use crate::objects::session::Session;
 use crate::p2p::buffered::Owner;
-use crate::process::{Scope, process};
 use crate::trace;
 use std::ffi::{c_char, c_int};
 

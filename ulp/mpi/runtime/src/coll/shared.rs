@@ -13,8 +13,8 @@ use crate::coll::state::Mpi;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::Buffer;
+use crate::job::wait::wait_for;
 use crate::transport::shm::area::{Area, Awaited};
-use crate::wait::wait_for;
 use ferriband_mpi_coll::{Algorithm, Collective, Place};
 use ferriband_mpi_proto::segment::{HALF, MAX_SHARING, group};
 

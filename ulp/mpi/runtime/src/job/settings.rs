@@ -2,9 +2,9 @@
 
 use crate::constants::{MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN};
 use crate::errors::{MpiError, Outcome};
+use crate::job::wireup::Wish;
 use crate::transport::contract::Reached;
 use crate::transport::limits::Fast;
-use crate::wireup::Wish;
 use ferriband_mpi_proto::settings::{FILE_VARIABLE, LONGEST_FILE, SETTINGS, Values, plan};
 use ferriband_mpi_proto::sizes::{SharedSizes, VerbsSizes};
 use ferriband_registration::Way as Registration;

@@ -8,9 +8,9 @@ use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::{Buffer, Sink, Source};
 use crate::objects::comms::WORLD;
 use crate::p2p::point::Point;
+use crate::p2p::request::{Request, Work};
+use crate::p2p::runtime::Runtime;
 use crate::p2p::{Started, Target};
-use crate::request::{Request, Work};
-use crate::runtime::Runtime;
 
 /// Bytes that a message takes of the buffer besides its own.
 const COST: usize = 64;

@@ -9,9 +9,9 @@ use crate::handle::NOBODY;
 use crate::p2p::due::Due;
 use crate::p2p::persistent::Bound;
 use crate::p2p::point::Point;
+use crate::p2p::request::{Extra, Work};
+use crate::p2p::runtime::Runtime;
 use crate::p2p::unexpected::Content;
-use crate::request::{Extra, Work};
-use crate::runtime::Runtime;
 use crate::transport::contract::Body;
 use ferriband_mpi_proto::envelope::{Kind, Recall};
 use zerocopy::IntoBytes;
@@ -162,8 +162,8 @@ impl Runtime {
         }
     }
 
-    /// Ends what moves bytes from or to the memory of a request: by verbs the connection, else what
-    /// still comes goes elsewhere.
+    /// Ends what moves bytes from or to the memory of a request: the connection, or what still comes
+    /// goes elsewhere.
     #[cold]
     pub fn cut(&mut self, request: u32) {
         let entry = &self.point.requests[request];

@@ -10,8 +10,8 @@
 use crate::errors::Outcome;
 use crate::handle::Token;
 use crate::p2p::point::Point;
-use crate::request::Work;
-use crate::runtime::Runtime;
+use crate::p2p::request::Work;
+use crate::p2p::runtime::Runtime;
 use crate::transport::contract::{Body, Offered};
 use ferriband_mpi_proto::envelope::{Cts, Fin, Kind};
 

@@ -4,8 +4,8 @@
 
 use crate::errors::Outcome;
 use crate::handle::Token;
-use crate::request::Work;
-use crate::runtime::Runtime;
+use crate::p2p::request::Work;
+use crate::p2p::runtime::Runtime;
 use crate::transport::contract::{Body, Head, Message};
 use ferriband_mpi_proto::envelope::{self, Kind};
 use zerocopy::IntoBytes;

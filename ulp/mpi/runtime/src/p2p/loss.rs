@@ -6,15 +6,14 @@
 //! survivor can know how far the others have come. Messages that it has sent before are received as
 //! usual. Everything else goes on; MPI_Comm_create_group makes a communicator of the survivors.
 
-use crate::comm::Comm;
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::ground::status::status;
+use crate::objects::comm::Comm;
 use crate::p2p::point::Point;
-use crate::request::{Request, Work};
-use crate::runtime::Runtime;
-use crate::transport::contract::Lost;
+use crate::p2p::request::{Request, Work};
+use crate::p2p::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 
 /// The error of what names a rank that has died.
@@ -84,27 +83,6 @@ impl Runtime {
             }
         }
         true
-    }
-
-    /// Ends what concerns a rank that cannot be reached any more, and the call if the program wants
-    /// to end then.
-    #[cold]
-    pub(super) fn bury_rank(&mut self, lost: Lost) -> Outcome {
-        if let Some(peer) = lost.peer
-            && !self.point.peers[peer as usize].lost
-        {
-            self.lose(peer);
-        }
-        match lost.error {
-            Some(error) if self.is_error_fatal() => Err(error),
-            Some(error) => {
-                // Those who have to do with that rank learn of it by their requests; the others go
-                // on.
-                complain!("ferriband MPI: rank {}: {}", self.point.rank, error.text);
-                Ok(())
-            }
-            None => Ok(()),
-        }
     }
 
     /// A rank has died, or cannot be reached any more.

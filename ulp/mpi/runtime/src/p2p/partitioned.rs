@@ -4,7 +4,6 @@
 //! highest bit, which no collective has: so the two meet in the order of their calls. Behind it lies a communicator that nobody sees, of these two
 //! processes; its messages are some partitions each, with their number as tag, and rounds keep their order by themselves.
 
-use crate::comm::Comm;
 use crate::constants::{
     MPI_ERR_ARG, MPI_ERR_INTERN, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TRUNCATE,
 };
@@ -12,12 +11,13 @@ use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::ground::memory::{Buffer, Sink};
 use crate::ground::status::{FROM_NOBODY, status};
-use crate::group::Group;
 use crate::handle::NOBODY;
+use crate::objects::comm::Comm;
+use crate::objects::group::Group;
 use crate::p2p::persistent::{Bound, Persistent};
+use crate::p2p::request::{Extra, Request, Work};
+use crate::p2p::runtime::Runtime;
 use crate::p2p::{Started, Target};
-use crate::request::{Extra, Request, Work};
-use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 
 /// Bytes of a message that small partitions share.

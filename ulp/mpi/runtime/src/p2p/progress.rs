@@ -7,7 +7,7 @@
 use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::errors::Outcome;
 use crate::p2p::point::Point;
-use crate::runtime::Runtime;
+use crate::p2p::runtime::Runtime;
 use crate::transport::Transports;
 use crate::transport::contract::{Lost, Message};
 use crate::transport::round::Owner;
@@ -37,16 +37,40 @@ impl Owner for Runtime {
         self.settle_due()
     }
 
+    #[cold]
     fn bury(&mut self, lost: Lost) -> Outcome {
-        self.bury_rank(lost)
+        if let Some(peer) = lost.peer
+            && !self.point.peers[peer as usize].lost
+        {
+            self.lose(peer);
+        }
+        match lost.error {
+            Some(error) if self.is_error_fatal() => Err(error),
+            Some(error) => {
+                // Those who have to do with that rank learn of it by their requests; the others go
+                // on.
+                complain!("ferriband MPI: rank {}: {}", self.point.rank, error.text);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     fn queue(&mut self, peer: u32, message: Message) -> Outcome {
         self.queue(peer, message)
     }
 
+    #[cold]
     fn unstall(&mut self) -> Outcome<bool> {
-        self.send_waiting()
+        let mut did = false;
+        for index in (0..self.point.stalled.len()).rev() {
+            let Some(peer) = self.point.stalled.get(index).copied() else {
+                continue;
+            };
+            let waiting = self.point.peers[peer as usize].fifo.len();
+            did |= self.pump(peer)? || self.point.peers[peer as usize].fifo.len() != waiting;
+        }
+        Ok(did)
     }
 
     fn press(&mut self, peer: u32) -> Outcome {
@@ -65,7 +89,7 @@ impl Runtime {
         // What an error has left.
         self.settle_due()?;
         if !self.point.stalled.is_empty() {
-            did |= self.send_waiting()?;
+            did |= self.unstall()?;
         }
         Ok(did | self.transports.help())
     }
@@ -88,19 +112,5 @@ impl Runtime {
         let armed = self.transports.arm(is_shared, &self.point.stalled)?;
         Transports::hear(self)?;
         Ok(armed)
-    }
-
-    /// Sends what waits for room, as far as there is any. True if something has gone.
-    #[cold]
-    pub fn send_waiting(&mut self) -> Outcome<bool> {
-        let mut did = false;
-        for index in (0..self.point.stalled.len()).rev() {
-            let Some(peer) = self.point.stalled.get(index).copied() else {
-                continue;
-            };
-            let waiting = self.point.peers[peer as usize].fifo.len();
-            did |= self.pump(peer)? || self.point.peers[peer as usize].fifo.len() != waiting;
-        }
-        Ok(did)
     }
 }

@@ -5,7 +5,7 @@ use crate::ground::layout::Layout;
 use crate::ground::memory::{Buffer, Sink, Source};
 use crate::ground::status::{EMPTY, Status};
 use crate::handle::NOBODY;
-use crate::runtime::Runtime;
+use crate::p2p::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
 

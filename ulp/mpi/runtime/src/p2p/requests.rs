@@ -10,7 +10,7 @@ use crate::ground::sleepers::Sleepers;
 use crate::ground::status::{Status, status};
 use crate::handle::{Kind, NOBODY, Slab, Token};
 use crate::objects::comms::WORLD;
-use crate::request::{Request, Work};
+use crate::p2p::request::{Request, Work};
 use std::ops::{Index, IndexMut};
 
 /// Receives that are kept for the next ones.

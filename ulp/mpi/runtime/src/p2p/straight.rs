@@ -12,7 +12,7 @@ use crate::errors::Outcome;
 use crate::ground::memory::{Sink, Source};
 use crate::ground::status::{Status, status};
 use crate::handle::Token;
-use crate::runtime::Runtime;
+use crate::p2p::runtime::Runtime;
 use crate::transport::contract::{Deliver, Done, Verdict};
 use ferriband_mpi_proto::envelope::{Envelope, Kind};
 use ferriband_mpi_proto::matching::Tag;
