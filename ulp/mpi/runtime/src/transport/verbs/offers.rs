@@ -53,9 +53,9 @@ impl Net {
 
     /// Who may get a key for memory that `peer` shall reach.
     pub(super) fn purpose(&self, peer: u32) -> Purpose {
-        match self.connect.reached[peer as usize] {
-            Reached::Far => Purpose::Stranger,
-            Reached::Near | Reached::Memory | Reached::Own => Purpose::Neighbor,
+        match self.connect.reached[peer as usize] == Reached::Far {
+            true => Purpose::Stranger,
+            false => Purpose::Neighbor,
         }
     }
 }
