@@ -5,9 +5,9 @@
 use super::values::is_no_buffer;
 use crate::coll::state::{Alone, alone};
 use crate::constants::MPI_ANY_TAG;
-use crate::datatype;
+use crate::ground::memory::{Sink, Source};
 use crate::ground::status::Status;
-use crate::host::{Sink, Source};
+use crate::objects::datatype;
 use ferriband_mpi_proto::matching::Tag;
 use std::ffi::{c_int, c_void};
 
@@ -36,7 +36,7 @@ pub(super) unsafe fn send(
 ) -> Option<Alone> {
     let mut runtime = alone()?;
     let length = length(count, kind)?;
-    if tag < 0 || is_no_buffer(buffer) || length > runtime.settings.sizes.eager {
+    if tag < 0 || is_no_buffer(buffer) || length > runtime.transports.eager() {
         return None;
     }
     let comm = runtime.point.objects.comms.index_of(comm)?;

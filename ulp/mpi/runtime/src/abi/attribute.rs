@@ -3,11 +3,11 @@
 use super::callback;
 use super::raise::{on_comm, on_self};
 use super::values::put as write;
-use crate::attr::{Attributes, Callback, Owner};
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::process::process;
+use crate::objects::attr::{Attributes, Callback, Owner};
+use crate::objects::process::process;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -97,7 +97,7 @@ pub(super) fn get(guard: &mut Guard, object: Object, keyval: i32) -> Outcome<Opt
 fn edit(
     guard: &mut Guard,
     object: Object,
-    change: impl FnOnce(&mut crate::attr::Keyvals, &mut Attributes),
+    change: impl FnOnce(&mut crate::objects::attr::Keyvals, &mut Attributes),
 ) -> Outcome {
     // The object is there still: only a program that frees it in its own function sees this error.
     let attributes = object.attributes(guard).ok_or_else(|| object.missing())?;
@@ -220,7 +220,7 @@ fn predefined(guard: &Guard, keyval: i32) -> Option<Option<usize>> {
         MPI_HOST => &NOWHERE,
         MPI_WTIME_IS_GLOBAL => &IS_GLOBAL,
         MPI_APPNUM => {
-            APPLICATION.store(guard.settings.job.program.cast_signed(), Ordering::Relaxed);
+            APPLICATION.store(guard.job.program.cast_signed(), Ordering::Relaxed);
             &APPLICATION
         }
         MPI_LASTUSEDCODE => {

@@ -5,14 +5,14 @@
 
 use super::op::Reduction;
 use super::values::{aliased, are_distinct, bytes, extent, is_in_place, sink};
+use crate::coll::exec::{Buffers, Combine, Prepared};
+use crate::coll::shape::shape as shape_of;
+use crate::coll::shared;
 use crate::coll::state::Guard;
-use crate::collective::exec::{Buffers, Combine, Prepared};
-use crate::collective::shape::shape as shape_of;
-use crate::collective::shared;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
-use crate::host::{Sink, Source};
+use crate::ground::memory::{Sink, Source};
 use ferriband_mpi_coll::Collective;
 use std::ffi::c_void;
 use std::sync::Arc;

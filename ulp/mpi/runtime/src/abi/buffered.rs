@@ -6,11 +6,11 @@ use super::values::{put, source};
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::host::Sink;
-use crate::host::Source;
+use crate::ground::memory::Sink;
+use crate::ground::memory::Source;
+use crate::job::wait::wait_for;
 use crate::p2p::Target;
 use crate::p2p::buffered::Owner;
-use crate::wait::wait_for;
 use std::ffi::{c_int, c_void};
 
 /// Sends a copy of `source`; waits for room as long as messages are going out.

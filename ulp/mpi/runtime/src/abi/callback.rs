@@ -1,6 +1,6 @@
 //! Calls of the program's functions, by the functions of the face that know how they want to be called. Never under the runtime's lock.
 
-use crate::attr::Callback;
+use crate::objects::attr::Callback;
 use std::ffi::{c_int, c_void};
 
 type Copy = unsafe extern "C" fn(

@@ -8,7 +8,9 @@ use super::fortran;
 use crate::coll::state::ENTRY;
 use crate::ground::lock;
 use crate::job::state::{Phase, set_phase};
-use crate::{process, trace, wireup};
+use crate::job::wireup;
+use crate::objects::process;
+use crate::trace;
 
 /// From the moment on when the library is loaded.
 #[used]

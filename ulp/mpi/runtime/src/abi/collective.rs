@@ -4,8 +4,8 @@
 use super::blocks::{Uneven, all_aside, even, moving, send_aside, shape, sources};
 use super::inter;
 use super::values::{is_in_place, rank_of, sink, source};
+use crate::coll::exec::Prepared;
 use crate::coll::state::Guard;
-use crate::collective::exec::Prepared;
 use crate::constants::*;
 use crate::errors::Outcome;
 use ferriband_mpi_coll::{Blocks, Collective};

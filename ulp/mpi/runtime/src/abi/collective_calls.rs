@@ -6,9 +6,9 @@ use super::collective_short as short;
 use super::raise::on_comm;
 use super::reduce;
 use super::values::put;
+use crate::coll;
+use crate::coll::exec::Prepared;
 use crate::coll::state::Guard;
-use crate::collective;
-use crate::collective::exec::Prepared;
 use crate::constants::MPI_ERR_ARG;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
@@ -19,9 +19,9 @@ pub unsafe extern "C" fn ferriband_mpi_barrier(comm: i32) -> c_int {
     on_comm("MPI_Barrier", comm, |guard, comm| {
         if super::inter::has_sides(guard, comm) {
             let prepared = prepare::barrier(guard, comm)?;
-            return collective::run(guard, comm, prepared);
+            return coll::run(guard, comm, prepared);
         }
-        match collective::barrier_as_chosen(guard, comm)? {
+        match coll::barrier_as_chosen(guard, comm)? {
             true => Ok(()),
             false => schedule(guard, comm, prepare::barrier),
         }
@@ -51,7 +51,7 @@ pub(super) fn schedule(
 ) -> Outcome {
     guard.blocks = true;
     let prepared = prepare(guard, comm)?;
-    collective::run(guard, comm, prepared)
+    coll::run(guard, comm, prepared)
 }
 
 /// Begins one.

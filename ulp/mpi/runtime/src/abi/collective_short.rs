@@ -4,13 +4,13 @@
 //! Each says whether it has done it. Where it has not, nothing has begun; and all ranks come to the same answer, which depends on what MPI wants to be the same everywhere.
 
 use super::values::{are_distinct, bytes, is_in_place, rank_of, sink, source};
+use crate::coll::direct::{self, Kind};
 use crate::coll::state::Guard;
-use crate::collective::direct::{self, Kind};
 use crate::constants::MPI_ERR_ROOT;
-use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Sink, Source};
-use crate::operation::Operation;
+use crate::ground::memory::{Sink, Source};
+use crate::objects::datatype::named;
+use crate::objects::operation::Operation;
 use ferriband_mpi_data::{Named, Op, Predefined};
 use std::ffi::{c_int, c_void};
 

@@ -3,14 +3,14 @@
 use super::attribute::{Object, copy_all};
 use super::raise::{decide, on_comm, outside, raise};
 use super::values::{put, rank_of, send_tag, text};
-use crate::attr::Owner;
 use crate::coll::create;
 use crate::coll::state::{Guard, enter};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::info::Info;
+use crate::objects::attr::Owner;
 use crate::objects::comms::SELF;
-use crate::process::{Scope, process};
+use crate::objects::info::Info;
+use crate::objects::process::{Scope, process};
 use crate::trace;
 use std::ffi::{c_char, c_int};
 
@@ -181,7 +181,7 @@ const SHARED_MEMORY: &str = "mpi_shared_memory";
 /// The ranks of a host share its memory, and none of them is bound to a part of it: what is smaller than the host is not known. Unguided, ranks of
 /// several hosts go by hosts; those of one stay together, and that is no part.
 fn color_of(guard: &Guard, comm: u32, kind: c_int, hints: &Info) -> Outcome<i32> {
-    let whole = guard.host.as_ref().map_or(0, |host| {
+    let whole = guard.transports.host.as_ref().map_or(0, |host| {
         host.host_of(guard.point.rank).cast_signed() & i32::MAX
     });
     let resource = hints.get("mpi_hw_resource_type")?;
@@ -205,7 +205,7 @@ fn color_of(guard: &Guard, comm: u32, kind: c_int, hints: &Info) -> Outcome<i32>
 
 /// Whether the ranks of a communicator are on several hosts.
 fn spans_hosts(guard: &Guard, comm: u32) -> bool {
-    let Some(host) = &guard.host else {
+    let Some(host) = &guard.transports.host else {
         return false;
     };
     let mut hosts = guard.point.objects.comms[comm]

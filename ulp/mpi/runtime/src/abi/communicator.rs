@@ -6,14 +6,14 @@ use super::group::give as give_group;
 use super::info::give as give_info;
 use super::raise::on_comm;
 use super::values::{put, put_string, text};
-use crate::attr::Owner;
 use crate::coll::state::Guard;
-use crate::comm::Comm;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
+use crate::job::wait::wait_for;
+use crate::objects::attr::Owner;
+use crate::objects::comm::Comm;
+use crate::objects::process::process;
 use crate::p2p::buffered;
-use crate::process::process;
-use crate::wait::wait_for;
 use std::ffi::{c_char, c_int};
 
 #[unsafe(no_mangle)]
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn ferriband_mpi_comm_remote_group(comm: i32, group: *mut 
 }
 
 /// The other side's group, of an inter-communicator alone.
-fn remote(comm: &Comm) -> Outcome<&crate::group::Group> {
+fn remote(comm: &Comm) -> Outcome<&crate::objects::group::Group> {
     match &comm.remote {
         Some(remote) => Ok(&remote.group),
         None => Err(MpiError::with(MPI_ERR_COMM, "it has one side only")),

@@ -5,14 +5,14 @@ use super::init;
 use super::raise::{abort, at_any_time, decide, on_any, on_no_file, outside};
 use super::session;
 use super::values::{put, put_string};
-use crate::attr::Owner;
 use crate::coll::state::{ENTRY, enter};
 use crate::constants::*;
 use crate::errors::MpiError;
+use crate::job::settings::initial_errhandler;
 use crate::job::state::{Phase, phase, set_phase};
+use crate::objects::attr::Owner;
 use crate::objects::comms::SELF;
-use crate::process::process;
-use crate::settings::initial_errhandler;
+use crate::objects::process::process;
 use crate::trace;
 use std::ffi::{c_char, c_double, c_int, c_void};
 

@@ -4,7 +4,7 @@ use super::raise::at_any_time;
 use super::values::{put, put_string, text};
 use crate::constants::*;
 use crate::errors::{MpiError, describe};
-use crate::process::process;
+use crate::objects::process::process;
 use std::ffi::{c_char, c_int};
 
 #[unsafe(no_mangle)]

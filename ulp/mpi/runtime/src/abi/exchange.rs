@@ -7,11 +7,11 @@ use super::values::{put, put_status, sink, source};
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
+use crate::ground::memory::{Buffer, Sink, Source};
 use crate::ground::status::Status;
-use crate::host::{Buffer, Sink, Source};
-use crate::loss::dead;
+use crate::p2p::loss::dead;
+use crate::p2p::request::{Request, Work};
 use crate::p2p::{Started, Target};
-use crate::request::{Request, Work};
 use std::ffi::{c_int, c_void};
 
 /// A copy of what is sent: the receive may come first.

@@ -8,7 +8,7 @@ use super::values::put;
 use crate::coll::state::enter;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::process::{Scope, process};
+use crate::objects::process::{Scope, process};
 use std::ffi::{c_int, c_void};
 
 fn check(file: i32) -> Outcome {

@@ -6,8 +6,8 @@ use super::values::put;
 use crate::constants::{MPI_ERR_ABI, MPI_ERR_ARG, MPI_INFO_NULL};
 use crate::errors::{MpiError, Outcome};
 use crate::ground::fresh::Fresh;
-use crate::info::Info;
-use crate::process::process;
+use crate::objects::info::Info;
+use crate::objects::process::process;
 use std::ffi::{c_int, c_void};
 use std::sync::MutexGuard;
 

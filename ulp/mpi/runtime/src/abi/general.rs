@@ -9,7 +9,7 @@ use crate::errors::MpiError;
 use crate::ground::status::{EMPTY, Status};
 use crate::objects::comms::SELF;
 use crate::p2p::family::{Call, General};
-use crate::request::{Extra, Request, Work};
+use crate::p2p::request::{Extra, Request, Work};
 use std::ffi::{c_int, c_void};
 
 #[unsafe(no_mangle)]

@@ -5,14 +5,14 @@
 use super::raise::on_comm;
 use super::topology::{first, make, no_topology, numbers, placed, show, topology};
 use super::values::{put, rank_of};
-use crate::attr::Attributes;
 use crate::coll::create;
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::info::Info;
-use crate::process::process;
-use crate::topology::{Distributed, Graph, Topology, check_ranks};
+use crate::objects::attr::Attributes;
+use crate::objects::info::Info;
+use crate::objects::process::process;
+use crate::objects::topology::{Distributed, Graph, Topology, check_ranks};
 use std::ffi::c_int;
 use std::sync::Arc;
 

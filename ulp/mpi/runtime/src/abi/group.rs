@@ -5,7 +5,7 @@ use super::values::{longs, put};
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::group::{Group, expand};
+use crate::objects::group::{Group, expand};
 use std::ffi::c_int;
 
 /// Makes a group.

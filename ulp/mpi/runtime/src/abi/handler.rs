@@ -3,11 +3,11 @@
 use super::callback::callback;
 use super::raise::{at_any_time, on_comm, raise};
 use super::values::put;
-use crate::attr::Callback;
 use crate::coll::state::enter;
 use crate::constants::*;
 use crate::errors::MpiError;
-use crate::process::{Scope, process};
+use crate::objects::attr::Callback;
+use crate::objects::process::{Scope, process};
 use std::ffi::{c_int, c_void};
 
 /// Makes a handler.

@@ -9,7 +9,7 @@ use crate::constants::*;
 use crate::errors::MpiError;
 use crate::ground::array::Array;
 use crate::objects::comms::SELF;
-use crate::request::Work;
+use crate::p2p::request::Work;
 use std::ffi::c_int;
 
 /// A failure, and the communicator whose handler is asked.

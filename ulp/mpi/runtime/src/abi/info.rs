@@ -4,8 +4,8 @@ use super::raise::at_any_time;
 use super::values::{put, put_string, text};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::info::Info;
-use crate::process::{environment, process};
+use crate::objects::info::Info;
+use crate::objects::process::{environment, process};
 use std::ffi::{c_char, c_int};
 
 /// Asks an info object, MPI_INFO_ENV included.

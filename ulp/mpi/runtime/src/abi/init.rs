@@ -1,19 +1,20 @@
 //! The beginning and the end: what the launcher has left, and the last barrier.
 
 use crate::coll::state::{Guard, Mpi};
-use crate::collective::{self, choose};
+use crate::coll::{self, choose};
 use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::errors::Outcome;
 use crate::ground::job::Job;
-use crate::host::{self, kernel};
-use crate::net::limits::Limits;
-use crate::net::{Net, Reached, Wanted};
+use crate::job::settings::Chosen;
+use crate::job::wait::wait_for;
+use crate::job::wireup::{self, Found};
 use crate::objects::comms::{SELF, WORLD};
-use crate::runtime::{Runtime, Settings};
-use crate::settings::Chosen;
+use crate::p2p::runtime::Runtime;
 use crate::trace;
-use crate::wait::wait_for;
-use crate::wireup::{self, Found};
+use crate::transport::Transports;
+use crate::transport::host::kernel;
+use crate::transport::limits::{Limits, SharedLimits, Wanted};
+use crate::transport::round::Owner;
 use ferriband_mpi_proto::segment::Life;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,28 +36,26 @@ pub fn start(threads: i32) -> Outcome<Mpi> {
     let is_crowded = joined.as_ref().is_some_and(|joined| joined.is_crowded);
     let program = joined.as_ref().and_then(|joined| joined.program);
     let host = joined.and_then(|joined| joined.host);
-    let settings = Settings {
-        sizes: chosen.shared,
-        shm: host::limits::Limits {
-            reads_peers: chosen.shared.reads_peers,
-            // Where cores are short a sender that has begun may be kept from going on, and its
-            // receiver would wait for it.
-            both_copy: chosen.shared.both_copy.filter(|_| !is_crowded),
-            large_pages: chosen.large_pages,
-        },
-        job: Job {
-            spins: if is_crowded { 0 } else { SPINS },
-            // What is asked of a job is not asked of what its ranks start.
-            stats: chosen.stats && !is_kin,
-            threads: threads.min(MPI_THREAD_MULTIPLE),
-            program: program.unwrap_or(0),
-        },
+    let limits = SharedLimits {
+        reads_peers: chosen.shared.reads_peers,
+        // Where cores are short a sender that has begun may be kept from going on, and its receiver
+        // would wait for it.
+        both_copy: chosen.shared.both_copy.filter(|_| !is_crowded),
+        large_pages: chosen.large_pages,
+    };
+    let job = Job {
+        spins: if is_crowded { 0 } else { SPINS },
+        // What is asked of a job is not asked of what its ranks start.
+        stats: chosen.stats && !is_kin,
+        threads: threads.min(MPI_THREAD_MULTIPLE),
+        program: program.unwrap_or(0),
     };
     if let Some(host) = &host {
         host.set_life(Life::Alive);
         kernel::let_ranks_read();
     }
-    let mut runtime = Mpi::new(Runtime::new(host, settings)?);
+    let transports = Transports::new(host, chosen.same_host, chosen.shared, limits);
+    let mut runtime = Mpi::new(Runtime::new(transports, job)?);
     runtime.set_table(choose::table(&chosen.coll, chosen.coll_table.as_deref())?);
     for comm in [WORLD, SELF] {
         runtime.point.objects.comms[comm].errhandler = chosen.errhandler;
@@ -70,13 +69,13 @@ pub fn start(threads: i32) -> Outcome<Mpi> {
             complain!("ferriband MPI: {stranger}");
         }
     }
-    reach_others(&mut runtime, &chosen)?;
+    reach_others(&mut runtime.transports, &chosen)?;
     Ok(runtime)
 }
 
 /// Writes down from here on what this rank does.
 fn begin_trace(runtime: &Runtime, dir: &Path, events: u64) -> Outcome {
-    let (ranks, job) = match &runtime.host {
+    let (ranks, job) = match &runtime.transports.host {
         Some(host) => (host.ranks(), host.secret()),
         None => (1, u64::from(std::process::id())),
     };
@@ -90,43 +89,29 @@ fn begin_trace(runtime: &Runtime, dir: &Path, events: u64) -> Outcome {
     trace::begin(dir, &whose)
 }
 
-/// Opens a device if there are ranks that are reached by one, and leaves this rank's card for them.
-fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
-    let Some(host) = &runtime.host else {
-        return Ok(());
+/// Opens what other ranks are reached by, and tells those that share no memory with this one how it
+/// is reached.
+fn reach_others(transports: &mut Transports, chosen: &Chosen) -> Outcome {
+    let host = transports.host.as_ref();
+    let wanted = Wanted {
+        name: chosen.device.as_deref(),
+        far: host.is_some_and(|host| !host.is_alone()),
+        timeout: chosen.timeout,
+        registration: chosen.registration,
+        limits: Limits {
+            eager_packets: chosen.verbs.eager_packets,
+            rendezvous: chosen.verbs.rendezvous,
+            bundle: chosen.bundle,
+            piece: chosen.verbs.piece,
+            fast: chosen.fast,
+            acks: chosen.acks,
+        },
     };
-    let (me, ranks) = (host.me(), host.ranks());
-    let reached = |rank| match host.is_near(rank) {
-        _ if rank == me => Reached::Otherwise,
-        true if chosen.verbs_everywhere => Reached::Near,
-        true => Reached::Otherwise,
-        false => Reached::Far,
-    };
-    let reached: Box<[Reached]> = (0..ranks).map(reached).collect();
-    for (peer, reached) in runtime.point.peers.iter_mut().zip(&reached) {
-        peer.by_verbs = *reached != Reached::Otherwise;
-    }
-    if runtime.point.peers.iter().any(|peer| peer.by_verbs) {
-        let wanted = Wanted {
-            name: chosen.device.as_deref(),
-            far: !host.is_alone(),
-            timeout: chosen.timeout,
-            registration: chosen.registration,
-            limits: Limits {
-                eager_packets: chosen.verbs.eager_packets,
-                rendezvous: chosen.verbs.rendezvous,
-                bundle: chosen.bundle,
-                piece: chosen.verbs.piece,
-                fast: chosen.fast,
-                acks: chosen.acks,
-            },
-        };
-        let net = Net::open(wanted, me, reached, host.secret())?;
-        host.set_card(net.card());
-        if wireup::has_far_ranks(host) {
-            wireup::exchange(host, net.card())?;
-        }
-        runtime.net = Some(Box::new(net));
+    let card = transports.open(wanted)?;
+    if let (Some(host), Some(card)) = (&transports.host, card)
+        && wireup::has_far_ranks(host)
+    {
+        wireup::exchange(host, &card)?;
     }
     Ok(())
 }
@@ -135,11 +120,11 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
 pub fn finish(guard: &mut Guard) -> Outcome {
     let is_last = guard.point.objects.sessions.is_empty();
     // What has gone without a word would be waited for for ever.
-    guard.close_net()?;
-    wait_for(guard, |guard| guard.is_drained())?;
+    guard.transports.close()?;
+    wait_for(guard, |guard| guard.transports.is_drained())?;
     // Without those that have died, or die meanwhile, there is no barrier: the others do not wait.
     if !guard.point.objects.comms[WORLD].broken
-        && let Err(error) = collective::barrier(guard, WORLD)
+        && let Err(error) = coll::barrier(guard, WORLD)
         && !guard.point.objects.comms[WORLD].broken
     {
         return Err(error);
@@ -147,23 +132,23 @@ pub fn finish(guard: &mut Guard) -> Outcome {
     if is_last {
         depart(guard)
     } else {
-        guard.reopen_net();
+        guard.transports.reopen();
         Ok(())
     }
 }
 
 /// The last session ends, and there is no world: there is nobody to wait for.
 pub fn leave(guard: &mut Guard) -> Outcome {
-    guard.close_net()?;
+    guard.transports.close()?;
     depart(guard)
 }
 
 /// Waits for what is still to be sent, and tells the launcher that this rank may go.
 fn depart(guard: &mut Guard) -> Outcome {
     wait_for(guard, |guard| {
-        guard.point.stalled.is_empty() && guard.is_drained()
+        guard.point.stalled.is_empty() && guard.transports.is_drained()
     })?;
-    if let Some(host) = &guard.host {
+    if let Some(host) = &guard.transports.host {
         host.set_life(Life::Finalized);
         // Who waits for an answer to what a death has ended sleeps, and gets none.
         let is_waited_for = |rank: &u32| *rank != host.me() && host.is_near(*rank);
@@ -179,7 +164,9 @@ fn depart(guard: &mut Guard) -> Outcome {
                 .for_each(|rank| host.ring(rank));
         }
     }
-    guard.tell_stats();
+    if guard.job.stats {
+        guard.transports.tell(guard.point.rank);
+    }
     linger(guard);
     wireup::leave();
     Ok(())
@@ -190,31 +177,31 @@ fn depart(guard: &mut Guard) -> Outcome {
 fn linger(guard: &mut Guard) {
     let begun = Instant::now();
     // What ranks say in another segment is not seen here; their engine says it.
-    let has_far = guard.host.as_ref().is_some_and(wireup::has_far_ranks);
+    let has_far = guard
+        .transports
+        .host
+        .as_ref()
+        .is_some_and(wireup::has_far_ranks);
     if has_far {
         wireup::begin_last_fence();
     }
     let mut is_passed = !has_far;
-    while guard.net.is_some() && begun.elapsed() < LINGER {
+    while guard.transports.has_net() && begun.elapsed() < LINGER {
         is_passed = is_passed || wireup::is_last_fence_over();
         if is_passed && !is_needed(guard, has_far) {
             break;
         }
         // What fails now fails for somebody who has gone.
-        let _ = guard.poll_net();
+        let _ = Transports::look_at_device(&mut guard.p2p);
         let _ = guard.unstall();
         std::thread::sleep(Duration::from_micros(200));
     }
-    guard.reopen_net();
+    guard.transports.reopen();
 }
 
-/// Whether a rank that is reached by verbs, and seen, still needs something. The dead want nothing.
+/// Whether a rank still needs something of this one's transports. The dead want nothing. Those of
+/// another segment are not seen.
 fn is_needed(guard: &Guard, has_far: bool) -> bool {
-    let Some(host) = &guard.host else {
-        return false;
-    };
-    (0..).zip(&guard.point.peers).any(|(rank, peer)| {
-        let is_seen = !has_far || host.is_near(rank);
-        peer.by_verbs && !peer.lost && is_seen && !host.is_over(rank)
-    })
+    let mut peers = (0..).zip(&guard.point.peers);
+    peers.any(|(rank, peer)| !peer.lost && guard.transports.is_needed_by(rank, !has_far))
 }

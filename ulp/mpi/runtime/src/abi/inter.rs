@@ -3,12 +3,12 @@
 use super::blocks::{Elements, Uneven, even, sources};
 use super::op::Reduction;
 use super::values::{rank_of, sink, source};
+use crate::coll::exec::{Buffers, Prepared};
 use crate::coll::state::Guard;
-use crate::collective::exec::{Buffers, Prepared};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
-use crate::host::{Sink, Source};
+use crate::ground::memory::{Sink, Source};
 use ferriband_mpi_coll::{Blocks, InterCollective, InterRoot, Place, Schedule, build_inter};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

@@ -6,12 +6,12 @@ use super::values::{put, put_status, receive_source, receive_tag, sink};
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
+use crate::ground::memory::Sink;
 use crate::ground::status::{FROM_NOBODY, Status};
-use crate::host::Sink;
-use crate::loss::lost;
+use crate::job::wait::{glance, wait_for};
 use crate::objects::comms::SELF;
-use crate::request::Request;
-use crate::wait::{glance, wait_for};
+use crate::p2p::loss::lost;
+use crate::p2p::request::Request;
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
 

@@ -2,12 +2,13 @@
 
 use super::raise::on_self;
 use super::values::{aliased, is_in_place, put};
+use crate::coll::exec::{Combine, Program};
 use crate::coll::state::Guard;
-use crate::collective::exec::{Combine, Program};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Layout, Sink, Source};
-use crate::operation::{Operation, UserOp};
+use crate::ground::layout::Layout;
+use crate::ground::memory::{Sink, Source};
+use crate::objects::operation::{Operation, UserOp};
 use ferriband_mpi_data::{Datatype, Named, Op, Predefined, View};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

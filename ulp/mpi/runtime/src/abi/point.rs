@@ -6,13 +6,13 @@ use super::values::{put, put_status, receive_source, receive_tag, send_tag, sink
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
+use crate::ground::memory::Sink;
 use crate::ground::status::{FROM_NOBODY, Status, status};
-use crate::host::Sink;
-use crate::loss::lost;
+use crate::job::wait::{glance, wait_for, wait_request};
+use crate::p2p::loss::lost;
+use crate::p2p::request::Request;
 use crate::p2p::unexpected::Content;
 use crate::p2p::{Started, Target};
-use crate::request::Request;
-use crate::wait::{glance, wait_for, wait_request};
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
 

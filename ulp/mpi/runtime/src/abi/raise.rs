@@ -4,11 +4,12 @@ use super::callback;
 use crate::coll::state::{Guard, enter};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome, describe};
+use crate::job::settings::initial_errhandler;
 use crate::job::state::{Phase, phase};
+use crate::job::wireup;
 use crate::objects::comms::SELF;
-use crate::process::process;
-use crate::settings::initial_errhandler;
-use crate::{trace, wireup};
+use crate::objects::process::process;
+use crate::trace;
 use ferriband_mpi_proto::segment::Life;
 use std::ffi::c_int;
 
@@ -166,7 +167,7 @@ pub fn sentence(error: &MpiError) -> String {
 
 /// Ends this process, and by the launcher all others.
 pub fn abort(guard: Option<&Guard>, code: c_int) -> ! {
-    if let Some(host) = guard.and_then(|guard| guard.host.as_ref()) {
+    if let Some(host) = guard.and_then(|guard| guard.transports.host.as_ref()) {
         host.set_abort_code(code);
         host.set_life(Life::Aborted);
     }

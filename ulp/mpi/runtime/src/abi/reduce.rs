@@ -6,8 +6,8 @@
 use super::blocks::{Elements, shape};
 use super::inter;
 use super::values::rank_of;
+use crate::coll::exec::Prepared;
 use crate::coll::state::Guard;
-use crate::collective::exec::Prepared;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;

@@ -8,9 +8,9 @@ use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::MpiError;
 use crate::ground::status::{EMPTY, Status};
+use crate::job::wait::{self, wait_request};
 use crate::objects::comms::SELF;
-use crate::request::Work;
-use crate::wait::{self, wait_request};
+use crate::p2p::request::Work;
 use std::ffi::c_int;
 
 /// A request that was over.

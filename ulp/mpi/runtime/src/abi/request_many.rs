@@ -13,8 +13,8 @@ use crate::errors::MpiError;
 use crate::ground::array::Array;
 use crate::ground::status::{EMPTY, Status};
 use crate::handle::NOBODY;
-use crate::runtime::Runtime;
-use crate::wait::{wait_for, wait_request};
+use crate::job::wait::{wait_for, wait_request};
+use crate::p2p::runtime::Runtime;
 use std::ffi::c_int;
 
 /// Takes requests that are over out of the array, and writes the statuses of those at `places`, the n-th to the n-th. MPI_ERROR is written if one

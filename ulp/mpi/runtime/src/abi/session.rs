@@ -9,13 +9,13 @@ use super::values::{put, put_string, text};
 use crate::coll::state::{ENTRY, Guard, enter};
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::group::Group;
-use crate::info::Info;
 use crate::job::state::{Phase, phase};
 use crate::objects::comms::{SELF, WORLD};
+use crate::objects::group::Group;
+use crate::objects::info::Info;
+use crate::objects::process::{Scope, process};
 use crate::objects::session::Session;
 use crate::p2p::buffered::Owner;
-use crate::process::{Scope, process};
 use crate::trace;
 use std::ffi::{c_char, c_int};
 
@@ -44,7 +44,7 @@ pub(super) fn begin(threads: i32) -> Outcome<Guard> {
     }
     ENTRY.share(threads == MPI_THREAD_MULTIPLE);
     let mut guard = enter().expect("it was just made or woken");
-    guard.settings.job.threads = guard.settings.job.threads.max(threads);
+    guard.job.threads = guard.job.threads.max(threads);
     Ok(guard)
 }
 
@@ -89,9 +89,7 @@ unsafe fn make(info: i32, errhandler: i32, session: *mut i32, begun_ns: u64) -> 
         drop(trace::span_from("MPI_Session_init", begun_ns));
     }
     // What others have asked for holds for all.
-    let provided = LEVELS
-        .iter()
-        .find(|(_, level)| *level == guard.settings.job.threads);
+    let provided = LEVELS.iter().find(|(_, level)| *level == guard.job.threads);
     let mut own = Info::default();
     own.set("thread_level", provided.unwrap_or(&LEVELS[0]).0)?;
     let index = guard

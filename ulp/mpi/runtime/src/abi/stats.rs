@@ -2,7 +2,6 @@
 
 use crate::coll::state::enter;
 use crate::transport::counters::Told;
-use ferriband_mpi_proto::fast::Design;
 use std::ffi::{CStr, c_char, c_int};
 
 /// Writes the first `size` bytes of the counters to `to`, or all of them if that is more; bytes of all of them. -1 outside of MPI.
@@ -11,7 +10,7 @@ pub unsafe extern "C" fn ferriband_mpi_stats(to: *mut u64, size: usize) -> isize
     let Some(guard) = enter() else {
         return -1;
     };
-    let told = guard.told();
+    let told = guard.transports.told();
     let whole = size_of::<Told>();
     if !to.is_null() {
         let source = std::ptr::from_ref(&told).cast::<u8>();
@@ -35,27 +34,8 @@ pub unsafe extern "C" fn ferriband_mpi_switch(name: *const c_char, value: *const
     let Some(mut guard) = enter() else {
         return -1;
     };
-    let done = match (name.to_bytes(), value.to_bytes()) {
-        (b"acks", value @ (b"0" | b"1")) => {
-            if let Some(net) = &mut guard.net {
-                net.keep_messages(value == b"1");
-            }
-            Ok(())
-        }
-        (b"queue-pairs", b"error") => {
-            if let Some(net) = &guard.net {
-                net.break_connections();
-            }
-            Ok(())
-        }
-        (b"design", wanted) => {
-            let named = |design: &Design| design.name().as_bytes() == wanted;
-            match Design::ALL.into_iter().find(named) {
-                Some(design) => guard.change_design(design),
-                None => return -1,
-            }
-        }
-        _ => return -1,
-    };
-    if done.is_ok() { 0 } else { -1 }
+    match guard.transports.switch(name.to_bytes(), value.to_bytes()) {
+        Some(Ok(())) => 0,
+        Some(Err(_)) | None => -1,
+    }
 }

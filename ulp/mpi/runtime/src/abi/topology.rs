@@ -6,7 +6,7 @@ use crate::coll::create;
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
-use crate::topology::{Cart, Topology, balance};
+use crate::objects::topology::{Cart, Topology, balance};
 use std::ffi::c_int;
 use std::sync::Arc;
 

@@ -4,10 +4,10 @@ use super::raise::on_self;
 use super::values::{put, put_string, text};
 use crate::coll::state::Guard;
 use crate::constants::*;
-use crate::datatype::size;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
 use crate::ground::status::Status;
+use crate::objects::datatype::size;
 use ferriband_mpi_data::{Contents, Datatype};
 use std::ffi::{c_char, c_int, c_void};
 

@@ -8,9 +8,9 @@ use super::raise::on_self;
 use super::values::{list, longs, put};
 use crate::coll::state::Guard;
 use crate::constants::*;
-use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
+use crate::objects::datatype::named;
 use ferriband_mpi_data::{Datatype, Distribution, Form, Order, TypeClass, match_size, value_index};
 use std::ffi::c_int;
 

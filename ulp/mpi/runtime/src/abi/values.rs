@@ -2,12 +2,13 @@
 
 use crate::coll::state::Guard;
 use crate::constants::*;
-use crate::datatype;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::array::Array;
+use crate::ground::layout::Layout;
+use crate::ground::memory::{Sink, Source};
 use crate::ground::status::{EMPTY, Status};
-use crate::host::{Layout, Sink, Source};
-use crate::runtime::Runtime;
+use crate::objects::datatype;
+use crate::p2p::runtime::Runtime;
 use ferriband_mpi_data::View;
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_char, c_int, c_void};

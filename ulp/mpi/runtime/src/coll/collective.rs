@@ -12,9 +12,9 @@ use crate::coll::state::Guard;
 use crate::constants::MPI_SUCCESS;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
-use crate::host::{Sink, Source};
+use crate::ground::memory::{Sink, Source};
+use crate::job::wait::wait_request;
 use crate::p2p::Started;
-use crate::wait::wait_request;
 use ferriband_mpi_coll::{Algorithm, Collective, Place};
 use ferriband_mpi_proto::matching;
 

@@ -4,21 +4,21 @@
 //! word is enough. Processes that make a communicator and are only a part of an old one talk in that one's side context; those that have none in
 //! common meet in a context that is made from the group and a name.
 
-use crate::attr::Attributes;
+use crate::coll::exec::{Buffers, Prepared};
 use crate::coll::state::Guard;
 use crate::coll::state::Mpi;
-use crate::collective::exec::{Buffers, Prepared};
-use crate::collective::{self, Call, run};
-use crate::comm::{Comm, Remote, meeting_context, side_context};
+use crate::coll::{self, Call, run};
 use crate::constants::{MPI_ERR_GROUP, MPI_ERR_INTERN, MPI_ERR_RANK, MPI_SUCCESS, MPI_UNDEFINED};
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
-use crate::group::Group;
-use crate::host::Buffer;
-use crate::info::Info;
+use crate::ground::memory::Buffer;
+use crate::objects::attr::Attributes;
+use crate::objects::comm::{Comm, Remote, meeting_context, side_context};
 use crate::objects::comms::WORLD;
+use crate::objects::group::Group;
+use crate::objects::info::Info;
+use crate::objects::process::process;
 use crate::p2p::runtime::Runtime;
-use crate::process::process;
 use ferriband_mpi_coll::{Blocks, Collective, InterCollective, Place, build_inter};
 use std::sync::Arc;
 
@@ -105,14 +105,14 @@ fn gather_each(
 pub fn spread(guard: &mut Guard, comm: u32, root: u32, words: Vec<u64>) -> Outcome<Vec<u64>> {
     let mut length = packed(&[words.len() as u64]);
     let sink = length.sink();
-    collective::bcast(guard, comm, root, sink.source(), sink)?;
+    coll::bcast(guard, comm, root, sink.source(), sink)?;
     let mut list = if guard.point.objects.comms[comm].rank == root {
         packed(&words)
     } else {
         Buffer::new(unpacked(&length)[0] as usize * 8)
     };
     let sink = list.sink();
-    collective::bcast(guard, comm, root, sink.source(), sink)?;
+    coll::bcast(guard, comm, root, sink.source(), sink)?;
     Ok(unpacked(&list))
 }
 
@@ -250,7 +250,7 @@ pub fn begin_dup(
 /// The same until it is over.
 pub fn dup(guard: &mut Guard, parent: u32, attributes: Attributes, info: Info) -> Outcome<u32> {
     let (index, request) = begin_dup(guard, parent, attributes, info, false)?;
-    crate::wait::wait_request(guard, request).inspect_err(|_| guard.let_go(request))?;
+    crate::job::wait::wait_request(guard, request).inspect_err(|_| guard.let_go(request))?;
     match guard.point.requests.slab.remove(request) {
         Some(over) if over.status.error != MPI_SUCCESS => Err(MpiError::new(over.status.error)),
         _ => Ok(index),

@@ -6,7 +6,7 @@
 use super::state::Mpi;
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::job::rounds::Rounds;
-use crate::request::Work;
+use crate::p2p::request::Work;
 use std::time::{Duration, Instant};
 
 /// How long a call that has failed waits for a message that is under way to its memory.

@@ -5,7 +5,7 @@
 
 use super::exec::{Execution, broken, no_memory};
 use crate::errors::Outcome;
-use crate::host::{Buffer, Sink, Source};
+use crate::ground::memory::{Buffer, Sink, Source};
 use ferriband_mpi_coll::{Piece, Slot, Step};
 use std::sync::Arc;
 

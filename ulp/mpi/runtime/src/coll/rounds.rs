@@ -7,8 +7,9 @@ use super::exec::Call;
 use super::state::Mpi;
 use crate::errors::Outcome;
 use crate::ground::sleepers::Sleepers;
-use crate::host::{Awaited, Host};
 use crate::job::rounds::Rounds;
+use crate::transport::host::Host;
+use crate::transport::shm::area::Awaited;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
@@ -79,12 +80,12 @@ impl Rounds for Mpi {
 
     #[inline]
     fn host(&self) -> Option<&Host> {
-        self.p2p.host.as_ref()
+        self.transports.host.as_ref()
     }
 
     #[inline]
     fn has_net(&self) -> bool {
-        self.net.is_some()
+        self.transports.has_net()
     }
 
     fn has_flags(&self) -> bool {
@@ -96,21 +97,21 @@ impl Rounds for Mpi {
     }
 
     fn arm(&mut self) -> Outcome<(Vec<RawFd>, i32)> {
-        self.arm_net()
+        self.p2p.arm()
     }
 
     #[inline]
     fn has_offers(&self) -> bool {
-        !self.offered.is_empty()
+        self.transports.has_offers()
     }
 
     fn say_it_waits(&self, waits: bool) {
-        self.p2p.say_it_waits(waits);
+        self.transports.say_it_waits(waits);
     }
 
     #[inline]
     fn spins(&self) -> u32 {
-        self.settings.job.spins
+        self.job.spins
     }
 
     fn asked_in_vain(&mut self) -> &mut u32 {

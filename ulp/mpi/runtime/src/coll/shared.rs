@@ -12,8 +12,9 @@ use crate::coll::state::Guard;
 use crate::coll::state::Mpi;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Area, Awaited, Buffer};
-use crate::wait::wait_for;
+use crate::ground::memory::Buffer;
+use crate::job::wait::wait_for;
+use crate::transport::shm::area::{Area, Awaited};
 use ferriband_mpi_coll::{Algorithm, Collective, Place};
 use ferriband_mpi_proto::segment::{HALF, MAX_SHARING, group};
 
@@ -63,7 +64,7 @@ fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
     let mut word = Buffer::new(WORD);
     if me == 0 {
         let part = guard.give(&ranks).unwrap_or(u32::MAX);
-        let crowded = u32::from(guard.settings.job.spins == 0);
+        let crowded = u32::from(guard.job.spins == 0);
         word.bytes_mut()[..4].copy_from_slice(&part.to_le_bytes());
         word.bytes_mut()[4..].copy_from_slice(&crowded.to_le_bytes());
     }
@@ -78,9 +79,10 @@ fn meet(guard: &mut Guard, comm: u32) -> Outcome<bool> {
     let leader = ranks[0];
     let size = ranks.len() as u32;
     let area = guard
+        .transports
         .host
         .as_ref()
-        .and_then(|host| host.area(leader, part, ranks, me));
+        .and_then(|host| Area::new(host, leader, part, ranks, me));
     let Some(mut area) = area else {
         guard.coll.comms[comm].sharing = Sharing::Nothing;
         return Ok(false);
@@ -103,30 +105,30 @@ impl Mpi {
     /// Whether all ranks of a communicator are on this host, share its segment and are few enough.
     fn is_near(&self, comm: u32) -> bool {
         let entry = &self.point.objects.comms[comm];
-        let Some(host) = &self.host else {
+        let Some(host) = &self.transports.host else {
             return false;
         };
         entry.remote.is_none()
             && (2..=MAX_SHARING).contains(&entry.group.size())
             && host.ranks() <= MAX_SHARING
-            && entry.group.ranks().all(|rank| {
-                (rank == host.me() || host.is_near(rank))
-                    && !self.point.peers[rank as usize].by_verbs
-            })
+            && entry
+                .group
+                .ranks()
+                .all(|rank| self.transports.shares_memory(rank))
     }
 
     /// Gives a part away, if there is one.
     fn give(&mut self, ranks: &[u32]) -> Option<u32> {
-        let host = self.p2p.host.as_ref()?;
+        let host = self.p2p.transports.host.as_ref()?;
         for index in 0..group::PARTS {
             let given = &mut self.coll.given.0[index as usize];
             if let Some(before) = given {
-                let before = host.area(host.me(), index, before.clone(), 0)?;
+                let before = Area::new(host, host.me(), index, before.clone(), 0)?;
                 if !before.is_left() {
                     continue;
                 }
             }
-            let area = host.area(host.me(), index, ranks.into(), 0)?;
+            let area = Area::new(host, host.me(), index, ranks.into(), 0)?;
             area.clear(host).ok()?;
             *given = Some(ranks.into());
             return Some(index);
@@ -171,7 +173,11 @@ pub fn barrier(guard: &mut Guard, comm: u32) -> Outcome<bool> {
 
 fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
     if area.is_crowded() {
-        let awaited = guard.host.as_ref().and_then(|host| area.arrive(host));
+        let awaited = guard
+            .transports
+            .host
+            .as_ref()
+            .and_then(|host| area.arrive(host));
         return awaited.map_or(Ok(()), |awaited| reach(guard, comm, awaited));
     }
     let entry = &guard.point.objects.comms[comm];
@@ -179,7 +185,7 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
     area.begin_barrier();
     let (mut distance, mut round) = (1, 1);
     while distance < size {
-        if let Some(host) = &guard.host {
+        if let Some(host) = &guard.transports.host {
             area.signal_round(host, round);
         }
         reach(
@@ -196,13 +202,13 @@ fn come(guard: &mut Guard, comm: u32, area: &mut Area) -> Outcome {
 /// Waits for a flag.
 #[inline]
 pub(super) fn reach(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
-    for _ in 0..guard.settings.job.spins.min(PATIENCE) {
+    for _ in 0..guard.job.spins.min(PATIENCE) {
         if awaited.is_reached() {
             return Ok(());
         }
         std::hint::spin_loop();
     }
-    if guard.settings.job.spins == 0 && reach_in_turns(&awaited) {
+    if guard.job.spins == 0 && reach_in_turns(&awaited) {
         return Ok(());
     }
     awaited.set_away(true);

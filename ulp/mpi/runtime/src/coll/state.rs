@@ -9,12 +9,12 @@ use super::exec::Execution;
 use super::persistent::Bounds;
 use super::rounds::Calls;
 use super::shared::Given;
-use crate::comm::Comm;
 use crate::errors::Outcome;
-use crate::host::Awaited;
 use crate::job::state::{self, Entry};
+use crate::objects::comm::Comm;
 use crate::objects::comms::SELF;
 use crate::p2p::runtime::Runtime;
+use crate::transport::shm::area::Awaited;
 use std::ops::{Deref, DerefMut};
 
 /// The runtime, for one call or one round of it.

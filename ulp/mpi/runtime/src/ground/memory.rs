@@ -111,7 +111,7 @@ impl Source {
     }
 
     /// Copies all of it, if there is memory.
-    pub fn to_bytes(&self) -> Option<Box<[u8]>> {
+    pub fn to_bytes(self) -> Option<Box<[u8]>> {
         let mut bytes = zeroed(self.length)?;
         self.read(0, bytes.as_mut_ptr(), self.length);
         Some(bytes)

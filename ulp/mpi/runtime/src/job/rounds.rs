@@ -5,7 +5,7 @@
 
 use crate::errors::Outcome;
 use crate::ground::sleepers::Sleepers;
-use crate::transport::shm::Host;
+use crate::transport::host::Host;
 use std::os::fd::RawFd;
 
 /// A runtime that is entered by a guard and makes progress in rounds.

@@ -2,8 +2,9 @@
 
 use crate::constants::{MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN};
 use crate::errors::{MpiError, Outcome};
-use crate::net::limits::Fast;
-use crate::wireup::Wish;
+use crate::job::wireup::Wish;
+use crate::transport::contract::Reached;
+use crate::transport::limits::Fast;
 use ferriband_mpi_proto::settings::{FILE_VARIABLE, LONGEST_FILE, SETTINGS, Values, plan};
 use ferriband_mpi_proto::sizes::{SharedSizes, VerbsSizes};
 use ferriband_registration::Way as Registration;
@@ -15,8 +16,9 @@ use std::path::PathBuf;
 /// What was set, or is so by default. Each field is a row of the table of settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// `same_host=verbs`: ranks of one host go by the device, too, instead of by memory that they share.
-    pub verbs_everywhere: bool,
+    /// `same_host`: by what ranks of one host reach each other: memory that they share, or a
+    /// device.
+    pub same_host: Reached,
     /// `device`: this one.
     pub device: Option<String>,
     /// Which way a message of which length goes by memory that ranks share.
@@ -74,7 +76,7 @@ impl Chosen {
         let count = |name| values.number(name) as u32;
         let (plan, grows) = plan(values);
         Self {
-            verbs_everywhere: values.text("same_host") == "verbs",
+            same_host: Reached::on_one_host(values.text("same_host")),
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
             shared: SharedSizes::of(values),
             verbs: VerbsSizes::of(values),
@@ -176,7 +178,8 @@ mod tests {
     #[test]
     fn each_row_comes_to_its_field() {
         let nothing = Chosen::from(&SETTINGS.defaults());
-        assert!(!nothing.verbs_everywhere && nothing.shared.reads_peers);
+        assert_eq!(nothing.same_host, Reached::Memory);
+        assert!(nothing.shared.reads_peers);
         assert_eq!(
             (nothing.verbs.rendezvous, nothing.bundle),
             (Rendezvous::Auto, 4)
@@ -190,7 +193,7 @@ mod tests {
             values.set(name, value).expect("a value");
             Chosen::from(&values)
         };
-        assert!(set("same_host", "verbs").verbs_everywhere);
+        assert_eq!(set("same_host", "verbs").same_host, Reached::Near);
         assert_eq!(set("rndv", "put").verbs.rendezvous, Rendezvous::Put);
         assert_eq!(set("eager", "4K").shared.eager, 4096);
         assert_eq!(set("block", "4K").fast.plan.size(), 4096);

@@ -5,8 +5,8 @@
 
 use super::rounds::Rounds;
 use crate::errors::Outcome;
+use crate::ground::layout::Layout;
 use crate::ground::lock::{is_wanted, lock, step_back, unlock};
-use crate::host::Layout;
 use crate::trace;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::state::Guard;
 use crate::errors::Outcome;
 use crate::ground::lock;
 use crate::handle::NOBODY;
-use crate::host;
+use crate::transport::host::bell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -120,9 +120,9 @@ fn sleep<R: Rounds>(guard: &mut Guard<R>) -> Outcome {
     if !host.lie_down(|| guard.has_work()) {
         return Ok(());
     }
-    let bell = host.bell();
+    let own = host.bell();
     guard.sleepers_mut().is_poller_asleep = true;
-    guard.outside(|| host::listen(bell, &others, timeout_ms));
+    guard.outside(|| bell::listen(own, &others, timeout_ms));
     guard.sleepers_mut().is_poller_asleep = false;
     if let Some(host) = guard.host() {
         host.get_up();

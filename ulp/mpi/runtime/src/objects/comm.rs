@@ -1,11 +1,11 @@
 //! Communicators: what one is. How they are made is in [`crate::coll::create`].
 
-use crate::attr::Attributes;
 use crate::constants::MPI_ERRORS_ARE_FATAL;
 use crate::ground::context::COLLECTIVE;
-use crate::group::Group;
-use crate::info::Info;
-use crate::topology::Topology;
+use crate::objects::attr::Attributes;
+use crate::objects::group::Group;
+use crate::objects::info::Info;
+use crate::objects::topology::Topology;
 use ferriband_mpi_proto::matching::Matching;
 use std::sync::Arc;
 

@@ -3,13 +3,13 @@
 //! Owns: their handles and contexts, and which of them the program has freed. Must not know: how
 //! one is made, what still concerns a freed one.
 
-use crate::comm::{Comm, context};
 use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
-use crate::group::Group;
 use crate::handle::{Kind, Slab};
-use crate::process::process;
+use crate::objects::comm::{Comm, context};
+use crate::objects::group::Group;
+use crate::objects::process::process;
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 

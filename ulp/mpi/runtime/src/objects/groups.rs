@@ -4,8 +4,8 @@
 
 use crate::constants::{MPI_ERR_GROUP, MPI_ERR_OTHER, MPI_GROUP_EMPTY};
 use crate::errors::{MpiError, Outcome};
-use crate::group::{Group, Known};
 use crate::handle::{Kind, Slab};
+use crate::objects::group::{Group, Known};
 
 /// The groups of a process.
 #[derive(Debug)]

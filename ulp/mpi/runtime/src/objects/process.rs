@@ -2,12 +2,12 @@
 //!
 //! Behind a lock of its own, which is taken for moments and never while the program's functions run.
 
-use crate::attr::Callback;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome, describe};
 use crate::ground::fresh::Fresh;
 use crate::handle::{Kind, Slab};
-use crate::info::Info;
+use crate::objects::attr::Callback;
+use crate::objects::info::Info;
 use std::sync::MutexGuard;
 
 /// What an error handler of the program is for.

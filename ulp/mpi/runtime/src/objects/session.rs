@@ -2,7 +2,7 @@
 //!
 //! Owns: what a session says of itself. Must not know: when the runtime begins and ends.
 
-use crate::info::Info;
+use crate::objects::info::Info;
 
 /// A session.
 #[derive(Debug)]

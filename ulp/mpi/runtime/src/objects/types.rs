@@ -2,11 +2,11 @@
 //!
 //! Owns: both. Must not know: which call or collective still uses one.
 
-use crate::attr::Attributes;
 use crate::constants::{MPI_DATATYPE_NULL, MPI_ERR_OTHER, MPI_ERR_TYPE};
-use crate::datatype::named;
 use crate::errors::{MpiError, Outcome};
 use crate::handle::{Kind, Slab};
+use crate::objects::attr::Attributes;
+use crate::objects::datatype::named;
 use ferriband_mpi_data::{Datatype, F90, Named};
 use std::collections::HashMap;
 

@@ -5,12 +5,12 @@
 
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_NO_MEM};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Buffer, Sink, Source};
+use crate::ground::memory::{Buffer, Sink, Source};
 use crate::objects::comms::WORLD;
 use crate::p2p::point::Point;
+use crate::p2p::request::{Request, Work};
+use crate::p2p::runtime::Runtime;
 use crate::p2p::{Started, Target};
-use crate::request::{Request, Work};
-use crate::runtime::Runtime;
 
 /// Bytes that a message takes of the buffer besides its own.
 const COST: usize = 64;

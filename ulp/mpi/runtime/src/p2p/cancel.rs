@@ -4,14 +4,14 @@
 use crate::constants::MPI_ERR_REQUEST;
 use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::context::COLLECTIVE;
+use crate::ground::memory::Buffer;
 use crate::handle::NOBODY;
-use crate::host::Buffer;
 use crate::p2p::due::Due;
 use crate::p2p::persistent::Bound;
 use crate::p2p::point::Point;
+use crate::p2p::request::{Extra, Work};
+use crate::p2p::runtime::Runtime;
 use crate::p2p::unexpected::Content;
-use crate::request::{Extra, Work};
-use crate::runtime::Runtime;
 use crate::transport::contract::Body;
 use ferriband_mpi_proto::envelope::{Kind, Recall};
 use zerocopy::IntoBytes;
@@ -162,19 +162,20 @@ impl Runtime {
         }
     }
 
-    /// Ends what moves bytes from or to the memory of a request: by verbs the connection, else what
-    /// still comes goes elsewhere.
+    /// Ends what moves bytes from or to the memory of a request: the connection, or what still comes
+    /// goes elsewhere.
     #[cold]
     pub fn cut(&mut self, request: u32) {
         let entry = &self.point.requests[request];
         if entry.done || !entry.work.is_placing() {
             return;
         }
-        if self.point.peers[entry.peer as usize].by_verbs {
-            let why = "a call failed while its message was under way";
-            self.cut_off(entry.peer, why);
-        } else {
+        let peer = entry.peer;
+        let why = "a call failed while its message was under way";
+        if !self.transports.cut(peer, why) {
             self.divert(request);
+        } else if !self.point.peers[peer as usize].lost {
+            self.lose(peer);
         }
     }
 

@@ -4,11 +4,11 @@
 //! know:
 //! how ranks agree about a new one.
 
-use crate::comm::{Comm, side_context};
 use crate::errors::Outcome;
 use crate::ground::context::COLLECTIVE;
+use crate::objects::comm::{Comm, side_context};
 use crate::p2p::point::Point;
-use crate::runtime::Runtime;
+use crate::p2p::runtime::Runtime;
 
 impl Point {
     /// The context of a communicator is known: gives it the messages that came before it.

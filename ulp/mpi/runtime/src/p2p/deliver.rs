@@ -5,13 +5,13 @@
 
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome, broken};
+use crate::ground::memory::Source;
 use crate::handle::Token;
-use crate::host::Source;
 use crate::p2p::due::Due;
 use crate::p2p::point::Point;
+use crate::p2p::request::Request;
+use crate::p2p::runtime::Runtime;
 use crate::p2p::unexpected::{Content, Held};
-use crate::request::Request;
-use crate::runtime::Runtime;
 use crate::transport::contract::{Body, Deliver, Done, Verdict, body_of};
 use ferriband_mpi_proto::envelope::{Cts, Envelope, Fin, Kind, Matched, Recall, Rts, SYNC};
 use zerocopy::IntoBytes;

@@ -10,8 +10,8 @@
 use crate::errors::Outcome;
 use crate::handle::Token;
 use crate::p2p::point::Point;
-use crate::request::Work;
-use crate::runtime::Runtime;
+use crate::p2p::request::Work;
+use crate::p2p::runtime::Runtime;
 use crate::transport::contract::{Body, Offered};
 use ferriband_mpi_proto::envelope::{Cts, Fin, Kind};
 
@@ -103,9 +103,7 @@ impl Runtime {
                     && let Work::Pieces { expected, .. } = self.point.requests[receive].work
                 {
                     let peer = self.point.requests[receive].peer;
-                    if !self.point.peers[peer as usize].by_verbs {
-                        self.ways.came(expected);
-                    }
+                    self.transports.has_come(peer, expected);
                     self.finish(receive);
                 }
                 Ok(())

@@ -4,8 +4,8 @@ use crate::constants::MPI_SUCCESS;
 use crate::ground::status::{EMPTY, Status};
 use crate::handle::NOBODY;
 use crate::p2p::persistent::{Bound, Persistent};
-use crate::request::{Extra, Request, Work};
-use crate::runtime::Runtime;
+use crate::p2p::request::{Extra, Request, Work};
+use crate::p2p::runtime::Runtime;
 use std::ffi::{c_int, c_void};
 
 /// What the program has said of a generalized request.

@@ -2,17 +2,12 @@
 //!
 //! Owns: the order of the messages to a peer. Must not know: what they say.
 
-use crate::constants::MPI_ERR_OTHER;
-use crate::errors::{MpiError, Outcome};
+use crate::errors::Outcome;
 use crate::handle::Token;
-use crate::host::Source;
-use crate::loss::dead;
-use crate::request::Work;
-use crate::runtime::Runtime;
-use crate::transport::contract::{Body, Head, Message, Sent};
-use crate::transport::shm::long::LARGE_PIECE;
+use crate::p2p::request::Work;
+use crate::p2p::runtime::Runtime;
+use crate::transport::contract::{Body, Head, Message};
 use ferriband_mpi_proto::envelope::{self, Kind};
-use ferriband_mpi_proto::fast::Shape;
 use zerocopy::IntoBytes;
 
 impl Runtime {
@@ -27,7 +22,7 @@ impl Runtime {
             return Ok(());
         }
         entry.fifo.push_back(message);
-        self.shm.link(peer).is_held = true;
+        self.transports.hold(peer, true);
         if entry.fifo.len() == 1 {
             self.point.stalled.push(peer);
             self.pump(peer)?;
@@ -45,13 +40,16 @@ impl Runtime {
         while let Some(front) = self.point.peers[peer as usize].fifo.front() {
             if front.head.kind == Kind::Piece {
                 if !self.pump_pieces(peer)? {
-                    return self.starve(peer);
+                    self.transports.starve(peer);
+                    return Ok(false);
                 }
                 continue;
             }
-            let sent = self.send_first(peer)?;
+            let waiting = &self.point.peers[peer as usize].fifo;
+            let sent = self.transports.send(peer, waiting.iter())?;
             if sent.count == 0 {
-                return self.starve(peer);
+                self.transports.starve(peer);
+                return Ok(false);
             }
             for at in 0..sent.count {
                 if let Some(message) = self.point.peers[peer as usize].fifo.pop_front() {
@@ -60,57 +58,8 @@ impl Runtime {
             }
         }
         self.point.stalled.retain(|stalled| *stalled != peer);
-        let link = self.shm.link(peer);
-        link.is_held = false;
-        if let Some(sending) = &mut link.sending {
-            sending.starve(false);
-        }
+        self.transports.hold(peer, false);
         Ok(true)
-    }
-
-    /// Sends the first of the messages that wait for `peer`, or several where they go together.
-    fn send_first(&mut self, peer: u32) -> Outcome<Sent> {
-        let entry = &self.point.peers[peer as usize];
-        if entry.by_verbs
-            && !entry.lost
-            && let (Some(net), Some(host)) = (&mut self.net, &self.host)
-        {
-            return net.send(host, peer, entry.fifo.iter());
-        }
-        let Some(message) = entry.fifo.front().copied() else {
-            return Ok(Sent::NONE);
-        };
-        let body = message.body.as_slice();
-        let number = self.send(peer, &message.head, body, message.source)?;
-        Ok(number.map_or(Sent::NONE, Sent::one))
-    }
-
-    /// Sends a message to `peer`, whatever that takes. Its number; none if there is no room now.
-    pub(super) fn send(
-        &mut self,
-        peer: u32,
-        head: &Head,
-        body: &[u8],
-        source: Source,
-    ) -> Outcome<Option<u32>> {
-        let entry = &self.point.peers[peer as usize];
-        if entry.lost {
-            return match head.kind {
-                Kind::Eager | Kind::Rts => Err(dead(peer)),
-                // Answers that nobody waits for.
-                _ => Ok(Some(0)),
-            };
-        }
-        let Some(host) = &self.host else {
-            let text = format!("rank {peer} cannot be reached");
-            return Err(MpiError::with(MPI_ERR_OTHER, text));
-        };
-        if entry.by_verbs
-            && let Some(net) = &mut self.net
-        {
-            return net.post(host, peer, head, body, source);
-        }
-        self.shm.link(peer).send(host, peer, head, body, source)
     }
 
     /// The message of what `token` names has gone to `peer` as number `seq`.
@@ -131,17 +80,6 @@ impl Runtime {
         }
     }
 
-    /// Says that messages wait for credit of `peer`; unless that has just come.
-    fn starve(&mut self, peer: u32) -> Outcome<bool> {
-        if let Some(sending) = &mut self.shm.link(peer).sending
-            && sending.starve(true)
-            && let Some(host) = &self.host
-        {
-            host.ring(peer);
-        }
-        Ok(false)
-    }
-
     /// The next pieces of the message at the head of the FIFO. True if all of it has gone.
     fn pump_pieces(&mut self, peer: u32) -> Outcome<bool> {
         loop {
@@ -154,20 +92,12 @@ impl Runtime {
                 token,
                 ..
             } = *front;
-            let is_large = !self.point.peers[peer as usize].by_verbs
-                && self
-                    .host
-                    .as_ref()
-                    .is_some_and(|host| host.longest() >= LARGE_PIECE);
-            let room = if is_large {
-                LARGE_PIECE
-            } else {
-                Shape::DEFAULT.longest() as usize
-            };
+            let room = self.transports.piece(peer);
             let length = source.len().min(room - size_of::<envelope::Piece>());
             let piece = source.part(0, length);
             let head = Head::of(Kind::Piece);
-            if self.send(peer, &head, body.as_slice(), piece)?.is_none() {
+            let sent = self.transports.post(peer, &head, body.as_slice(), piece)?;
+            if sent.is_none() {
                 return Ok(false);
             }
             let left = source.part(length, source.len() - length);

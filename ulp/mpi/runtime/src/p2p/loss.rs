@@ -6,14 +6,14 @@
 //! survivor can know how far the others have come. Messages that it has sent before are received as
 //! usual. Everything else goes on; MPI_Comm_create_group makes a communicator of the survivors.
 
-use crate::comm::Comm;
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::ground::status::status;
+use crate::objects::comm::Comm;
 use crate::p2p::point::Point;
-use crate::request::{Request, Work};
-use crate::runtime::Runtime;
+use crate::p2p::request::{Request, Work};
+use crate::p2p::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 
 /// The error of what names a rank that has died.
@@ -67,13 +67,17 @@ impl Point {
 impl Runtime {
     /// Looks whether the launcher has told of deaths. True if so.
     pub fn look_for_losses(&mut self) -> bool {
-        let told = self.host.as_ref().map_or(0, crate::host::Host::losses);
+        let Some(host) = &self.transports.host else {
+            return false;
+        };
+        let told = host.losses();
         if told == self.point.losses {
             return false;
         }
         self.point.losses = told;
         for rank in 0..self.point.peers.len() as u32 {
-            let is_dead = self.host.as_ref().is_some_and(|host| host.is_dead(rank));
+            let host = &self.transports.host;
+            let is_dead = host.as_ref().is_some_and(|host| host.is_dead(rank));
             if is_dead && !self.point.peers[rank as usize].lost {
                 self.lose(rank);
             }
@@ -88,10 +92,7 @@ impl Runtime {
         peer.fifo.clear();
         peer.synchronous.clear();
         peer.recalled.clear();
-        self.shm.link(rank).lose();
-        if let Some(net) = &mut self.net {
-            net.forget(rank);
-        }
+        self.transports.lose(rank);
         self.point.stalled.retain(|stalled| *stalled != rank);
         for comm in self.point.objects.comms.iter_mut() {
             comm.broken |= contains(comm, rank);
@@ -173,8 +174,7 @@ impl Runtime {
             entry.peer,
             !entry.source.is_empty() || entry.work == Work::Eager,
         );
-        let has_left = || self.host.as_ref().is_some_and(|host| host.is_over(peer));
-        if entry.done || !is_send || self.point.peers[peer as usize].by_verbs || !has_left() {
+        if entry.done || !is_send || !self.transports.has_left(peer) {
             return;
         }
         let token = self.point.requests.slab.token(request);

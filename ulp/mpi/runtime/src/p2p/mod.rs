@@ -2,8 +2,7 @@
 //! messages, loss of a peer.
 //!
 //! Owns: requests and matching's use; the order of the messages to a peer; what becomes of a
-//! message that has come; when a device is looked at ([`far`]); when a communicator that the
-//! program has freed goes ([`comms`]). Must not know: what a transport does to move bytes, which
+//! message that has come; when a communicator that the program has freed goes ([`comms`]). Must not know: what a transport does to move bytes, which
 //! collective a message belongs to, how a thread waits: nothing here blocks.
 
 pub mod buffered;
@@ -12,10 +11,8 @@ pub mod comms;
 pub mod deliver;
 pub mod due;
 pub mod family;
-pub mod far;
 pub mod fifo;
 pub mod loss;
-pub mod nearby;
 pub mod partitioned;
 pub mod persistent;
 pub mod point;

@@ -4,20 +4,20 @@
 //! highest bit, which no collective has: so the two meet in the order of their calls. Behind it lies a communicator that nobody sees, of these two
 //! processes; its messages are some partitions each, with their number as tag, and rounds keep their order by themselves.
 
-use crate::comm::Comm;
 use crate::constants::{
     MPI_ERR_ARG, MPI_ERR_INTERN, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TRUNCATE,
 };
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
+use crate::ground::memory::{Buffer, Sink};
 use crate::ground::status::{FROM_NOBODY, status};
-use crate::group::Group;
 use crate::handle::NOBODY;
-use crate::host::{Buffer, Sink};
+use crate::objects::comm::Comm;
+use crate::objects::group::Group;
 use crate::p2p::persistent::{Bound, Persistent};
+use crate::p2p::request::{Extra, Request, Work};
+use crate::p2p::runtime::Runtime;
 use crate::p2p::{Started, Target};
-use crate::request::{Extra, Request, Work};
-use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 
 /// Bytes of a message that small partitions share.
@@ -96,7 +96,7 @@ impl Partitioned {
     }
 
     /// What keeps the buffer's layout.
-    pub fn layout(&self) -> Option<std::sync::Arc<crate::host::Layout>> {
+    pub fn layout(&self) -> Option<std::sync::Arc<crate::ground::layout::Layout>> {
         self.data.keep()
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_REQUEST};
 use crate::errors::{MpiError, Outcome};
+use crate::ground::layout::Layout;
+use crate::ground::memory::{Sink, Source};
 use crate::ground::status::EMPTY;
 use crate::handle::NOBODY;
-use crate::host::{Layout, Sink, Source};
 use crate::p2p::partitioned::Partitioned;
+use crate::p2p::request::{Extra, Request, Work};
+use crate::p2p::runtime::Runtime;
 use crate::p2p::{Started, Target};
-use crate::request::{Extra, Request, Work};
-use crate::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
 

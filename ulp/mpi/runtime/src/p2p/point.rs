@@ -40,8 +40,6 @@ pub struct Point {
 /// One other rank.
 #[derive(Default)]
 pub struct Peer {
-    /// Whether it is reached by verbs, and not by memory that both share.
-    pub by_verbs: bool,
     /// It has died, and the others go on.
     pub lost: bool,
     /// Messages that nothing can take now, in order.

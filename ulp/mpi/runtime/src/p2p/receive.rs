@@ -4,11 +4,11 @@
 
 use crate::errors::Outcome;
 use crate::ground::context::COLLECTIVE;
+use crate::ground::memory::Sink;
 use crate::ground::status::Status;
-use crate::host::Sink;
 use crate::p2p::point::Point;
-use crate::request::Request;
-use crate::runtime::Runtime;
+use crate::p2p::request::Request;
+use crate::p2p::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 
 impl Point {

@@ -5,30 +5,24 @@
 
 use crate::constants::{MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
+use crate::ground::memory::Source;
 use crate::ground::status::status;
-use crate::host::Source;
+use crate::handle::NOBODY;
 use crate::p2p::due::Due;
 use crate::p2p::point::Point;
+use crate::p2p::request::Work;
+use crate::p2p::runtime::Runtime;
 use crate::p2p::unexpected::{Content, Held};
-use crate::request::Work;
-use crate::runtime::Runtime;
-use crate::transport::contract::{Asked, Fetch, Fetched, Message, Offered, Place, Served, body_of};
-use ferriband_mpi_proto::envelope::{self, Envelope, GET, Kind, PUT, Piece, Rts, WHOLE};
+use crate::transport::Transports;
+use crate::transport::contract::{Asked, Fetch, Fetched, Message, Offered, Served, body_of};
+use ferriband_mpi_proto::envelope::{self, Envelope, Kind, Piece, Rts};
 use zerocopy::IntoBytes;
 
 impl Point {
     /// A rank has a long message for this one.
     pub(super) fn take_rts(&mut self, from: u32, envelope: &Envelope, rts: &Rts) -> Outcome {
         let (request, length) = (rts.send_request.get(), rts.length.get());
-        let offered = match rts.mode.get() {
-            GET => Offered::Readable(Place {
-                address: rts.address.get(),
-                rkey: rts.rkey.get(),
-            }),
-            PUT => Offered::Parts,
-            WHOLE => Offered::Whole,
-            _ => return Err(broken(from)),
-        };
+        let offered = Offered::of(rts).ok_or_else(|| broken(from))?;
         if let Some(comm) = self.objects.comms.of_context(envelope.context) {
             let entry = &mut self.objects.comms[comm];
             let Some(rank) = entry.rank_of(envelope.context, from) else {
@@ -112,12 +106,11 @@ impl Runtime {
             send: request,
             length,
             offered,
+            waits: self.point.requests.waits.awaited != NOBODY,
         };
-        let net = self.net.as_mut().filter(|net| net.reaches(peer));
-        let fetched = match net {
-            _ if wanted == 0 => Fetched::Here,
-            Some(net) => net.fetch(peer, &what)?,
-            None => self.fetch_near(peer, &what),
+        let fetched = match wanted {
+            0 => Fetched::Here,
+            _ => self.transports.fetch(peer, &what)?,
         };
         let lengths = (wanted, length);
         match fetched {
@@ -128,19 +121,15 @@ impl Runtime {
             Fetched::Coming => {
                 let work = Work::Moving { expected: wanted };
                 self.expect(receive, (rank, tag), lengths, work);
-                self.carry(peer)
-            }
-            Fetched::Parts => {
-                let work = Work::Pieces {
-                    expected: wanted,
-                    received: 0,
-                };
-                self.expect(receive, (rank, tag), lengths, work);
-                self.ask_for(receive, request, wanted, Asked::default())
+                Transports::carry(self, peer)
             }
             Fetched::Ask(asked) => {
-                let work = match asked.lane {
-                    0 => Work::Moving { expected: wanted },
+                let work = match asked {
+                    Asked::Pieces => Work::Pieces {
+                        expected: wanted,
+                        received: 0,
+                    },
+                    _ if asked.has_fin() => Work::Moving { expected: wanted },
                     _ => Work::Landing,
                 };
                 self.expect(receive, (rank, tag), lengths, work);
@@ -157,15 +146,7 @@ impl Runtime {
 
     /// Asks the sender of `request` for the first `length` bytes of it.
     fn ask_for(&mut self, receive: u32, request: u64, length: u64, asked: Asked) -> Outcome {
-        let cts = envelope::Cts {
-            send_request: request.into(),
-            receive_request: self.point.requests.token(receive).into(),
-            offset: 0.into(),
-            length: length.into(),
-            address: asked.place.address.into(),
-            rkey: asked.place.rkey.into(),
-            lane: asked.lane.into(),
-        };
+        let cts = asked.cts(request, self.point.requests.token(receive), length);
         let peer = self.point.requests[receive].peer;
         self.answer(peer, Kind::Cts, cts.as_bytes())
     }
@@ -197,10 +178,8 @@ impl Runtime {
     /// The memory of a request's message need not be reached any more.
     #[inline]
     pub fn withdraw(&mut self, request: u32) {
-        self.withdraw_nearby(request);
-        if let Some(net) = &mut self.net {
-            net.withdraw(self.point.requests.slab.token(request));
-        }
+        let token = self.point.requests.slab.token(request);
+        self.transports.withdraw(token);
     }
 
     /// The receiver asks for the first `length` bytes of a message, some, to be written to its
@@ -214,13 +193,10 @@ impl Runtime {
     ) -> Outcome {
         let token = self.point.requests.slab.token(request);
         let source = self.point.requests[request].source.part(0, length as usize);
-        let Some(net) = self.net.as_mut().filter(|net| net.reaches(peer)) else {
-            return Err(broken(peer));
-        };
-        match net.serve(peer, token, source, asked, receive)? {
+        match self.transports.serve(peer, token, source, asked, receive)? {
             Served::Moving => {
                 self.point.requests[request].work = Work::Moving { expected: length };
-                self.carry(peer)
+                Transports::carry(self, peer)
             }
             Served::Failed(class) => {
                 self.point.requests[request].status.error = class;
@@ -235,14 +211,9 @@ impl Runtime {
     #[cold]
     fn asked_too_late(&mut self, peer: u32, cts: &envelope::Cts) -> Outcome {
         let class = MPI_ERR_PROC_ABORTED;
-        let net = self.net.as_mut().filter(|net| net.reaches(peer));
-        match (cts.lane.get(), net) {
-            (0, _) => self.fin(peer, cts.receive_request.get(), cts.length.get(), class),
-            (lane, Some(net)) => {
-                net.refuse_by_lane(peer, lane, class)?;
-                self.carry(peer)
-            }
-            (_, None) => Err(broken(peer)),
+        match self.transports.refuse(peer, Asked::of(cts), class)? {
+            true => Transports::carry(self, peer),
+            false => self.fin(peer, cts.receive_request.get(), cts.length.get(), class),
         }
     }
 
@@ -259,15 +230,8 @@ impl Runtime {
         if !fits {
             return Err(broken(peer));
         }
-        let place = Place {
-            address: cts.address.get(),
-            rkey: cts.rkey.get(),
-        };
-        let asked = Asked {
-            place,
-            lane: cts.lane.get(),
-        };
-        if asked.lane != 0 || place.address != 0 {
+        let asked = Asked::of(cts);
+        if asked != Asked::Pieces {
             let what = (length, cts.receive_request.get());
             return self.serve(peer, request, what, asked);
         }

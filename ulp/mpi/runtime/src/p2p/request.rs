@@ -1,10 +1,11 @@
 //! Requests: sends and receives that are not over when they begin, and what is made of them.
 
 use super::{family, persistent};
+use crate::ground::layout::Layout;
+use crate::ground::memory::{Buffer, Sink, Source};
 use crate::ground::status::{EMPTY, Status};
 use crate::handle::NOBODY;
-use crate::host;
-use crate::runtime::Runtime;
+use crate::p2p::runtime::Runtime;
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
 
@@ -28,12 +29,14 @@ pub enum Work {
         /// Of them.
         received: u64,
     },
-    /// A receive whose message is read, or written by its sender: so many bytes.
+    /// A receive whose message is read, or a message that is written: its sender says by a FIN when
+    /// so many bytes are there.
     Moving {
         /// All.
         expected: u64,
     },
-    /// A receive whose message comes by the lane: its memory is the device's until then.
+    /// A receive whose message comes without a FIN: its memory is the transport's until that is
+    /// there.
     Landing,
     /// A collective.
     Collective,
@@ -74,8 +77,6 @@ pub struct Request {
     pub ended: u32,
     /// The program has freed it: it goes when it is over.
     pub freed: bool,
-    /// A long message that its receiver may let this rank copy a part of.
-    pub offered: bool,
     /// Index of its communicator.
     pub comm: u32,
     /// Its context.
@@ -89,15 +90,15 @@ pub struct Request {
     /// Whom a receive asks.
     pub asks: matching::Source,
     /// What is sent.
-    pub source: host::Source,
+    pub source: Source,
     /// Where it goes.
-    pub sink: host::Sink,
+    pub sink: Sink,
     /// What MPI_Wait says.
     pub status: Status,
     /// How the elements lie that it sends or receives, if there are gaps.
-    pub keeps: Option<Arc<host::Layout>>,
+    pub keeps: Option<Arc<Layout>>,
     /// Bytes of the runtime's own that it sends.
-    pub memory: Option<host::Buffer>,
+    pub memory: Option<Buffer>,
     /// What the kinds have that are more than a message.
     pub extra: Option<Box<Extra>>,
 }
@@ -113,13 +114,12 @@ pub enum Extra {
 impl Request {
     /// A send of `source` to `peer`.
     #[inline(always)]
-    pub fn send(work: Work, comm: u32, context: u64, peer: u32, source: host::Source) -> Self {
+    pub fn send(work: Work, comm: u32, context: u64, peer: u32, source: Source) -> Self {
         Self {
             work,
             done: false,
             ended: 0,
             freed: false,
-            offered: false,
             comm,
             context,
             seq: 0,
@@ -127,7 +127,7 @@ impl Request {
             peer,
             asks: matching::Source::Any,
             source,
-            sink: host::Sink::EMPTY,
+            sink: Sink::EMPTY,
             status: EMPTY,
             keeps: source.keep(),
             memory: None,
@@ -159,12 +159,12 @@ impl Request {
 
     /// One that is more than a message.
     pub fn special(work: Work, comm: u32) -> Self {
-        Self::send(work, comm, 0, NOBODY, host::Source::EMPTY)
+        Self::send(work, comm, 0, NOBODY, Source::EMPTY)
     }
 
     /// Makes one that is kept a receive again, from nobody yet.
     #[inline(always)]
-    pub fn renew(&mut self, comm: u32, context: u64, asks: matching::Source, sink: host::Sink) {
+    pub fn renew(&mut self, comm: u32, context: u64, asks: matching::Source, sink: Sink) {
         self.done = false;
         self.freed = false;
         self.work = Work::Receive;
@@ -179,12 +179,12 @@ impl Request {
 
     /// A receive into `sink`.
     #[inline(always)]
-    pub fn receive(comm: u32, context: u64, asks: matching::Source, sink: host::Sink) -> Self {
+    pub fn receive(comm: u32, context: u64, asks: matching::Source, sink: Sink) -> Self {
         Self {
             asks,
             sink,
             keeps: sink.keep(),
-            ..Self::send(Work::Receive, comm, context, u32::MAX, host::Source::EMPTY)
+            ..Self::send(Work::Receive, comm, context, u32::MAX, Source::EMPTY)
         }
     }
 }

@@ -5,12 +5,12 @@
 
 use crate::constants::{MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_SUCCESS};
 use crate::errors::{MpiError, Outcome};
+use crate::ground::memory::{Sink, Source};
 use crate::ground::sleepers::Sleepers;
 use crate::ground::status::{Status, status};
 use crate::handle::{Kind, NOBODY, Slab, Token};
-use crate::host::{Sink, Source};
 use crate::objects::comms::WORLD;
-use crate::request::{Request, Work};
+use crate::p2p::request::{Request, Work};
 use std::ops::{Index, IndexMut};
 
 /// Receives that are kept for the next ones.

@@ -6,15 +6,15 @@
 use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
-use crate::host::{Source, Stored};
-use crate::loss::dead;
+use crate::ground::memory::Source;
+use crate::p2p::loss::dead;
 use crate::p2p::point::Point;
+use crate::p2p::request::{Request, Work};
+use crate::p2p::runtime::Runtime;
 use crate::p2p::unexpected::{Content, Held};
-use crate::request::{Request, Work};
-use crate::runtime::Runtime;
 use crate::trace;
-use crate::transport::contract::{Body, Head, Message, Offered, Place};
-use ferriband_mpi_proto::envelope::{self, Kind, SYNC};
+use crate::transport::contract::{Body, Head, LongSend, Message};
+use ferriband_mpi_proto::envelope::{Kind, SYNC};
 use zerocopy::IntoBytes;
 
 /// Whom a message goes to, and under what name.
@@ -59,20 +59,8 @@ impl Runtime {
     /// nothing but the stores. False if it takes more: then nothing has happened.
     #[inline(always)]
     pub fn try_send(&mut self, to: &Target, source: &Source) -> bool {
-        let Some(link) = self.shm.links.get_mut(to.peer as usize) else {
-            return false;
-        };
-        let stored = if source.len() < link.exchange.0 {
-            link.try_send(to.tag, to.context, source)
-        } else {
-            link.try_send_large(self.host.as_ref(), to.tag, to.context, *source)
-        };
-        if stored == Stored::Asleep
-            && let Some(host) = &self.host
-        {
-            host.ring(to.peer);
-        }
-        stored != Stored::Not
+        self.transports
+            .try_send(to.peer, to.tag, to.context, source)
     }
 
     /// Begins a send. A synchronous one is over when its receive has met it.
@@ -86,8 +74,8 @@ impl Runtime {
         if to.peer == self.point.rank {
             return self.send_to_self(to, source, synchronous);
         }
-        let is_eager = source.len() <= self.settings.sizes.eager;
-        let is_short = is_eager || self.shm.links[to.peer as usize].has_place(source.len());
+        let is_eager = source.len() <= self.transports.eager();
+        let is_short = is_eager || self.transports.stores(to.peer, source.len());
         if is_short && !synchronous && !trace::is_on() && self.try_send(&to, &source) {
             return Ok(Started::Done);
         }
@@ -103,9 +91,13 @@ impl Runtime {
         synchronous: bool,
         is_eager: bool,
     ) -> Outcome<Started> {
-        if is_eager && !synchronous && self.point.peers[to.peer as usize].fifo.is_empty() {
-            let sent = self.send(to.peer, &Head::program(to.tag, to.context), &[], source)?;
-            if sent.is_some() {
+        let peer = &self.point.peers[to.peer as usize];
+        if peer.lost {
+            return Err(dead(to.peer));
+        }
+        if is_eager && !synchronous && peer.fifo.is_empty() {
+            let head = Head::program(to.tag, to.context);
+            if self.transports.post(to.peer, &head, &[], source)?.is_some() {
                 return Ok(Started::Done);
             }
         }
@@ -120,11 +112,7 @@ impl Runtime {
         synchronous: bool,
         is_eager: bool,
     ) -> Outcome<Started> {
-        if self.point.peers[to.peer as usize].lost {
-            return Err(dead(to.peer));
-        }
-        let is_eager =
-            is_eager || self.goes_near(to.peer, source.len()) || self.goes_far(to.peer, &source);
+        let is_eager = is_eager || self.transports.goes_eager(to.peer, &source);
         let work = match (is_eager, synchronous) {
             (true, false) => Work::Eager,
             (true, true) => Work::Synchronous,
@@ -144,49 +132,19 @@ impl Runtime {
             token: self.point.requests.slab.token(request),
         };
         if work == Work::Rendezvous {
-            // Elements with gaps are not to be read: the receiver asks for them.
-            let net = self.net.as_mut().filter(|net| net.reaches(to.peer));
-            let offered = if let Some(net) = net {
-                net.offer(to.peer, message.token, source)
-            } else if let Some(address) = source.address() {
-                self.pages.note(Some(address), source.len());
-                self.offer_nearby(request);
-                Offered::Readable(Place { address, rkey: 0 })
-            } else {
-                Offered::Parts
+            let what = LongSend {
+                token: message.token,
+                name: self.point.requests.token(request),
+                source,
             };
-            let mode = match offered {
-                Offered::Readable(_) => envelope::GET,
-                Offered::Whole => envelope::WHOLE,
-                Offered::Parts => envelope::PUT,
-            };
-            let Place { address, rkey } = offered.place().unwrap_or_default();
-            let rts = envelope::Rts {
-                send_request: self.point.requests.token(request).into(),
-                length: (source.len() as u64).into(),
-                address: address.into(),
-                rkey: rkey.into(),
-                mode: mode.into(),
-            };
+            let offered = self.transports.offer(to.peer, &what);
+            let rts = offered.rts(what.name, source.len() as u64);
             message.head.kind = Kind::Rts;
             message.body = Body::new(rts.as_bytes());
             message.source = Source::EMPTY;
         }
         self.queue(to.peer, message)?;
         Ok(Started::Pending(request))
-    }
-
-    /// Whether a message of `length` bytes to `peer`, longer than what is sent eagerly everywhere,
-    /// goes eagerly by memory that both share: where blocks are large enough.
-    fn goes_near(&self, peer: u32, length: usize) -> bool {
-        !self.point.peers[peer as usize].by_verbs && length <= self.settings.sizes.eager_near
-    }
-
-    /// Whether a message to `peer`, longer than what is sent eagerly everywhere, goes eagerly by
-    /// verbs.
-    fn goes_far(&self, peer: u32, source: &Source) -> bool {
-        let net = self.net.as_ref();
-        net.is_some_and(|net| net.goes_eager(peer, source))
     }
 
     #[cold]

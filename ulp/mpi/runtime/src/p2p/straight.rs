@@ -9,10 +9,10 @@
 
 use crate::constants::MPI_SUCCESS;
 use crate::errors::Outcome;
+use crate::ground::memory::{Sink, Source};
 use crate::ground::status::{Status, status};
 use crate::handle::Token;
-use crate::host::{Sink, Source};
-use crate::runtime::Runtime;
+use crate::p2p::runtime::Runtime;
 use crate::transport::contract::{Deliver, Done, Verdict};
 use ferriband_mpi_proto::envelope::{Envelope, Kind};
 use ferriband_mpi_proto::matching::Tag;
@@ -70,12 +70,7 @@ impl Runtime {
         if !entry.point.is_still(source) {
             return None;
         }
-        let is_busy = self.point.losses != 0
-            || self.net.is_some()
-            || !self.point.stalled.is_empty()
-            || !self.offered.is_empty();
-        // A sender that is always ahead must not keep this rank from all else.
-        if is_busy || !self.shm.polling.may_wait() {
+        if self.point.losses != 0 || !self.point.stalled.is_empty() {
             return None;
         }
         let mut waiting = Waiting {
@@ -85,10 +80,8 @@ impl Runtime {
             sink,
             status: None,
         };
-        let looks = self.settings.job.spins.min(LOOKS);
-        let host = self.host.as_ref()?;
-        // What breaks the rules is found again by the round that comes now.
-        self.shm.watch(host, from, looks, &mut waiting).ok()?;
+        let looks = self.job.spins.min(LOOKS);
+        self.transports.watch(from, looks, &mut waiting)?;
         waiting.status
     }
 }

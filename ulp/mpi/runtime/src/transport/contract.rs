@@ -3,12 +3,12 @@
 //! Owns: a message that waits, how a long one can be had, to whom one is told that has come. Must
 //! not know: either transport, communicators, requests, what a message is for.
 
-use crate::errors::{Outcome, broken};
+use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::trace;
 use ferriband_mpi_proto::card::Card;
-use ferriband_mpi_proto::envelope::{Envelope, Kind};
+use ferriband_mpi_proto::envelope::{Cts, Envelope, GET, Kind, PUT, Rts, WHOLE};
 use zerocopy::FromBytes;
 
 /// What an envelope says that is not the transport's.
@@ -133,6 +133,57 @@ pub trait Deliver {
     fn done(&mut self, peer: u32, token: Token, done: Done) -> Verdict;
 }
 
+/// By what a rank of the world is reached: chosen for each when transports are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// It is this one.
+    Own,
+    /// By memory that both share.
+    Memory,
+    /// By a device, although it is on this host.
+    Near,
+    /// By a device: it is on another host.
+    Far,
+}
+
+impl Reached {
+    /// By what ranks of one host reach each other where the setting `same_host` says so.
+    pub fn on_one_host(same_host: &str) -> Self {
+        match same_host {
+            "verbs" => Self::Near,
+            _ => Self::Memory,
+        }
+    }
+
+    /// Whether it is by a device.
+    #[inline]
+    pub fn is_by_device(self) -> bool {
+        match self {
+            Self::Near | Self::Far => true,
+            Self::Own | Self::Memory => false,
+        }
+    }
+
+    /// Whether both have memory in common.
+    #[inline]
+    pub fn is_by_memory(self) -> bool {
+        match self {
+            Self::Own | Self::Memory => true,
+            Self::Near | Self::Far => false,
+        }
+    }
+}
+
+/// Who cannot be reached any more.
+#[derive(Debug)]
+pub struct Lost {
+    /// The rank; none: a transport has failed as a whole, and those whom it reached are told of one
+    /// by one.
+    pub peer: Option<u32>,
+    /// Why, unless somebody knows already.
+    pub error: Option<MpiError>,
+}
+
 /// What is known of the ranks of the world without a word to them.
 pub trait Roster {
     /// Where a rank's datagrams go, once it has said so.
@@ -195,6 +246,36 @@ pub enum Offered {
 }
 
 impl Offered {
+    /// What the receiver is told of a message of `length` bytes that it is to call `name`.
+    pub fn rts(self, name: u64, length: u64) -> Rts {
+        let mode = match self {
+            Self::Readable(_) => GET,
+            Self::Whole => WHOLE,
+            Self::Parts => PUT,
+        };
+        let Place { address, rkey } = self.place().unwrap_or_default();
+        Rts {
+            send_request: name.into(),
+            length: length.into(),
+            address: address.into(),
+            rkey: rkey.into(),
+            mode: mode.into(),
+        }
+    }
+
+    /// What a receiver is told; none if that makes no sense.
+    pub fn of(rts: &Rts) -> Option<Self> {
+        match rts.mode.get() {
+            GET => Some(Self::Readable(Place {
+                address: rts.address.get(),
+                rkey: rts.rkey.get(),
+            })),
+            PUT => Some(Self::Parts),
+            WHOLE => Some(Self::Whole),
+            _ => None,
+        }
+    }
+
     /// Where it can be read.
     pub fn place(self) -> Option<Place> {
         match self {
@@ -202,6 +283,17 @@ impl Offered {
             Self::Whole | Self::Parts => None,
         }
     }
+}
+
+/// A long message of this rank that its receiver is about to be told of.
+#[derive(Clone, Copy)]
+pub struct LongSend {
+    /// What names it to this side.
+    pub token: Token,
+    /// What the receiver is to call it.
+    pub name: u64,
+    /// Its bytes.
+    pub source: Source,
 }
 
 /// A receive that has met a long message.
@@ -217,6 +309,8 @@ pub struct Fetch {
     pub length: u64,
     /// How it can be had.
     pub offered: Offered,
+    /// The program waits meanwhile.
+    pub waits: bool,
 }
 
 /// How a long message comes.
@@ -228,19 +322,73 @@ pub enum Fetched {
     Coming,
     /// Its sender is to be asked for it in this way.
     Ask(Asked),
-    /// Its sender is to be asked for it in pieces.
-    Parts,
     /// It cannot be received where it is to go: the class of why not.
     Failed(i32),
 }
 
-/// Where a sender that is asked for a long message puts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// Where it is written, unless it goes by the lane.
-    pub place: Place,
-    /// The number of the lane's receive that waits for it; 0: none.
-    pub lane: u32,
+/// How the sender of a long message is asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// In pieces.
+    Pieces,
+    /// It is to be written there.
+    Written(Place),
+    /// It is to be sent to the receive of the lane that has this number.
+    Lane(u32),
+}
+
+impl Asked {
+    /// What the sender is told: the first `length` bytes of its message `send` are asked for, which
+    /// the receiver calls `receive`.
+    pub fn cts(self, send: u64, receive: u64, length: u64) -> Cts {
+        let (place, lane) = match self {
+            Self::Pieces => (Place::default(), 0),
+            Self::Written(place) => (place, 0),
+            Self::Lane(lane) => (Place::default(), lane),
+        };
+        Cts {
+            send_request: send.into(),
+            receive_request: receive.into(),
+            offset: 0.into(),
+            length: length.into(),
+            address: place.address.into(),
+            rkey: place.rkey.into(),
+            lane: lane.into(),
+        }
+    }
+
+    /// What a sender is told.
+    pub fn of(cts: &Cts) -> Self {
+        let place = Place {
+            address: cts.address.get(),
+            rkey: cts.rkey.get(),
+        };
+        match (cts.lane.get(), place.address) {
+            (0, 0) => Self::Pieces,
+            (0, _) => Self::Written(place),
+            (lane, _) => Self::Lane(lane),
+        }
+    }
+
+    /// Whether the sender says by a FIN when all has been written; else the receiver's transport
+    /// does, or the last piece.
+    pub fn has_fin(self) -> bool {
+        match self {
+            Self::Written(_) => true,
+            Self::Pieces | Self::Lane(_) => false,
+        }
+    }
+}
+
+/// Why memory of another rank of the host cannot be read.
+#[derive(Debug)]
+pub enum Refused {
+    /// Nobody's can.
+    Always,
+    /// Its process is no more.
+    Gone,
+    /// This cannot.
+    This(std::io::Error),
 }
 
 /// What becomes of a long message that was asked for.
@@ -273,4 +421,31 @@ pub fn write_down(from: u32, envelope: &Envelope, body: Source) {
     let (kind, seq, tag) = (envelope.kind, envelope.seq, envelope.tag);
     let context = envelope.context;
     trace::came(from, kind, seq, tag, context, &head[..length], body.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_a_long_message_is_understood() {
+        let place = Place {
+            address: 0x1234_5678_9abc,
+            rkey: 77,
+        };
+        for offered in [Offered::Readable(place), Offered::Whole, Offered::Parts] {
+            let rts = offered.rts(5, 1 << 40);
+            assert_eq!(Offered::of(&rts), Some(offered));
+            assert_eq!((rts.send_request.get(), rts.length.get()), (5, 1 << 40));
+        }
+        for asked in [Asked::Pieces, Asked::Written(place), Asked::Lane(3)] {
+            let cts = asked.cts(5, 6, 7);
+            assert_eq!(Asked::of(&cts), asked);
+            let told = (cts.send_request.get(), cts.receive_request.get());
+            assert_eq!((told, cts.length.get(), cts.offset.get()), ((5, 6), 7, 0));
+        }
+        let mut rts = Offered::Whole.rts(5, 9);
+        rts.mode = 77.into();
+        assert_eq!(Offered::of(&rts), None);
+    }
 }

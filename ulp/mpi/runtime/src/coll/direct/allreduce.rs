@@ -9,7 +9,8 @@ use super::{
 };
 use crate::coll::state::Guard;
 use crate::errors::Outcome;
-use crate::host::{Area, Sink, Source};
+use crate::ground::memory::{Sink, Source};
+use crate::transport::shm::area::Area;
 
 /// What is `left` combined with what is right of it, at `place`. The last rank's stays where it
 /// lies until there is something to combine it with: one pass less than if it were copied first.
@@ -193,7 +194,7 @@ fn allreduce_ahead(
         }
     }
     // That others have told their last piece does not say that they have read ours.
-    if let Some(host) = &guard.host {
+    if let Some(host) = &guard.transports.host {
         area.pass(host);
     }
     Ok(())

@@ -8,7 +8,9 @@ use crate::coll::shared::broken;
 use crate::coll::state::Guard;
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Area, Sink, Source, read_peer};
+use crate::ground::memory::{Sink, Source};
+use crate::transport::contract::Refused;
+use crate::transport::shm::area::Area;
 
 /// Blocks of so many bytes are read from their sender's memory, ...
 const PULLED: usize = 8192;
@@ -101,7 +103,7 @@ fn alltoall_by_reading(
     };
     area.begin();
     tell(guard, comm, area, 8, |sink| sink.fill(&own.to_ne_bytes()))?;
-    let mut may = guard.settings.shm.reads_peers;
+    let mut may = guard.transports.may_read();
     let mut outcome = Ok(());
     let block = |rank: u32| rank as usize * each;
     hear_all(guard, comm, area, |guard, area, rank| {
@@ -142,20 +144,14 @@ fn read(guard: &mut Guard, (comm, rank): (u32, u32), address: u64, place: &Sink)
         .group
         .world(rank)
         .ok_or_else(broken)?;
-    let host = guard.host.as_ref().ok_or_else(broken)?;
-    let Err(error) = read_peer(host.pid(world), address, place) else {
-        return Ok(true);
-    };
-    match error.raw_os_error() {
-        Some(libc::EPERM | libc::ENOSYS | libc::EACCES) => {
-            guard.settings.shm.reads_peers = false;
-            Ok(false)
-        }
-        Some(libc::ESRCH) => Err(MpiError::with(
+    match guard.transports.read(world, address, place) {
+        Ok(()) => Ok(true),
+        Err(Refused::Always) => Ok(false),
+        Err(Refused::Gone) => Err(MpiError::with(
             MPI_ERR_PROC_ABORTED,
             "a rank of the communicator has died",
         )),
-        _ => Err(MpiError::with(
+        Err(Refused::This(error)) => Err(MpiError::with(
             MPI_ERR_BUFFER,
             format!("rank {rank}'s buffer cannot be read: {error}"),
         )),

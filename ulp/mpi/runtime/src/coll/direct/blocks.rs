@@ -10,7 +10,8 @@ use crate::coll::shared::broken;
 use crate::coll::state::Guard;
 use crate::constants::MPI_SUCCESS;
 use crate::errors::Outcome;
-use crate::host::{Area, Sink, Source};
+use crate::ground::memory::{Sink, Source};
+use crate::transport::shm::area::Area;
 use std::ops::Range;
 
 /// Does a collective that has such a shape.
@@ -34,7 +35,7 @@ pub fn run(guard: &mut Guard, comm: u32, shape: Shape, mut prepared: Prepared) -
             }
         }
         // Where all hear all, each knows by that what the others have passed.
-        if let Some(host) = &guard.host {
+        if let Some(host) = &guard.transports.host {
             area.pass(host);
         }
         Ok(())

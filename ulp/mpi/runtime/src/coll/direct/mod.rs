@@ -21,7 +21,8 @@ use crate::coll::state::Guard;
 use crate::coll::state::Mpi;
 use crate::constants::MPI_ERR_NO_MEM;
 use crate::errors::{MpiError, Outcome};
-use crate::host::{Area, Sink, Source};
+use crate::ground::memory::{Sink, Source};
+use crate::transport::shm::area::Area;
 use ferriband_mpi_coll::tuning::Table;
 use ferriband_mpi_coll::{Algorithm, Blocks, Collective, Place};
 use ferriband_mpi_proto::segment::HALF;
@@ -150,7 +151,7 @@ fn room(guard: &mut Guard, comm: u32, area: &mut Area, length: usize) -> Outcome
     while let Some(reader) = area.hindrance(length) {
         reach(guard, comm, reader)?;
     }
-    let host = guard.host.as_ref().ok_or_else(broken)?;
+    let host = guard.transports.host.as_ref().ok_or_else(broken)?;
     area.telling(host, length).map_err(no_memory)
 }
 
@@ -162,7 +163,7 @@ fn no_memory(error: std::io::Error) -> MpiError {
 /// What this rank has to tell lies there.
 #[inline(always)]
 fn told(guard: &Guard, area: &mut Area) -> Outcome {
-    area.tell(guard.host.as_ref().ok_or_else(broken)?);
+    area.tell(guard.transports.host.as_ref().ok_or_else(broken)?);
     Ok(())
 }
 
@@ -177,7 +178,7 @@ fn give_all(
     area.begin_exchange();
     for rank in (0..size).filter(|rank| *rank != me) {
         let bytes = bytes(rank);
-        let host = guard.host.as_ref().ok_or_else(broken)?;
+        let host = guard.transports.host.as_ref().ok_or_else(broken)?;
         let place = area.giving(host, rank, bytes.len()).map_err(no_memory)?;
         bytes.copy_to(&place);
     }
@@ -282,7 +283,7 @@ pub fn bcast(guard: &mut Guard, comm: u32, root: u32, place: Sink) -> Outcome {
             } else {
                 hear(guard, comm, area, root, part.len())?.copy_to(&part);
             }
-            if let Some(host) = &guard.host {
+            if let Some(host) = &guard.transports.host {
                 area.pass(host);
             }
         }

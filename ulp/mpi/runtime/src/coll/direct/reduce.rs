@@ -6,7 +6,8 @@ use super::allreduce::combined;
 use super::{best_piece, hear, piece, stays_until_read, tell, with};
 use crate::coll::state::Guard;
 use crate::errors::Outcome;
-use crate::host::{Area, Sink, Source};
+use crate::ground::memory::{Sink, Source};
+use crate::transport::shm::area::Area;
 
 /// Elements of all ranks, combined in the order of ranks, to the rank that has a `recv`. Those of
 /// this rank are `send`, which may lie where the result goes.
@@ -27,7 +28,7 @@ pub fn reduce(
                 None => tell(guard, comm, area, length, |sink| own.copy_to(sink))?,
                 Some(place) => hear_and_combine(guard, comm, area, (own, place), &combine)?,
             }
-            if let Some(host) = &guard.host {
+            if let Some(host) = &guard.transports.host {
                 area.pass(host);
             }
         }

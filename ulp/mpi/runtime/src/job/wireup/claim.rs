@@ -96,8 +96,8 @@ pub fn claim(what: &str) -> bool {
         // A stranger who sits on the name is no relative.
         Err(error) if error.kind() == ErrorKind::AddrInUse => !UnixStream::connect_addr(&name)
             .is_ok_and(|stream| {
-                crate::host::meet::peer_uid(&stream)
-                    .is_ok_and(|uid| uid == crate::host::meet::own_uid())
+                crate::transport::host::meet::peer_uid(&stream)
+                    .is_ok_and(|uid| uid == crate::transport::host::meet::own_uid())
             }),
         Err(_) => true,
     }
@@ -107,7 +107,7 @@ fn name(what: &str) -> String {
     let pids = fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
     // One algorithm with one key for all processes of a library.
     let mut hasher = DefaultHasher::new();
-    (what, crate::host::meet::own_uid(), pids).hash(&mut hasher);
+    (what, crate::transport::host::meet::own_uid(), pids).hash(&mut hasher);
     format!("ferriband-mpi-rank-{:016x}", hasher.finish())
 }
 

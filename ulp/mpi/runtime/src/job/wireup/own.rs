@@ -3,7 +3,9 @@
 use super::claim::{self, Kin};
 use super::{Found, Joined, failed};
 use crate::errors::Outcome;
-use crate::host::{Bells, Host, Segment};
+use crate::transport::host::Host;
+use crate::transport::host::bell::Bells;
+use crate::transport::host::segment::Segment;
 use ferriband_launch::{client, inherit};
 use ferriband_mpi_proto::segment::{
     BELLS, CROWDED, HOST_FD, LOCAL_RANK, MEMFD, PMI, PROGRAM, SYSTEM_V,

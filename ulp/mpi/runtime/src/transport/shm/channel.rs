@@ -1,8 +1,8 @@
 //! Both ends of a channel in the segment: the carrier that stores records into the receiver's block, and the block as its receiver sees it.
 
-use super::segment::Segment;
 use crate::ground::hints;
 use crate::ground::memory::{self, Source};
+use crate::transport::host::segment::Segment;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, NEAR_ENVELOPE};
 use ferriband_mpi_proto::fast::{
     Block, Broken, Busy, Carrier, Near, Place, Push, Receiver, Record, Sender, Shape, Write,

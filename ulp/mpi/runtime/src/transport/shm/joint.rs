@@ -3,8 +3,8 @@
 //! One core copies between processes at half of what two can, because each page costs the kernel as much as its bytes do; and what each side copies again and again, from the same
 //! end on, stays in its own cache.
 
-use super::Host;
 use crate::ground::memory::{Sink, Source};
+use crate::transport::host::Host;
 use crate::transport::shm::remote::read_peer;
 use ferriband_host::cma;
 use ferriband_mpi_proto::joint::{Done, Left, MOST_CHUNKS};
@@ -44,201 +44,199 @@ pub struct CopyRequest {
     address: u64,
 }
 
-impl Host {
-    /// Reads a message to `sink`, which has no gaps, and lets its sender write a part of it.
-    ///
-    /// # Errors
-    /// As of reading; ESRCH, too, if the sender has died over its part. Then nobody writes to `sink` any more.
-    pub fn fetch_jointly(&self, offer: Offer, sink: &Sink) -> io::Result<()> {
-        let chunk = chunk_of(sink.len());
-        let number = self.open_joint(offer, sink, chunk);
-        let pid = self.pid(offer.from);
-        let mut outcome = Ok(());
-        while outcome.is_ok()
-            && let Some(index) = self.take_front()
-        {
-            let at = index * chunk;
-            let part = sink.part(at, chunk.min(sink.len() - at));
-            outcome = read_peer(pid, offer.address.wrapping_add(at as u64), &part);
-        }
-        let end = self.close_joint();
-        let taken = sink.len().div_ceil(chunk) - end;
-        let done = self.await_sender(offer, number, taken)?;
-        if done.failed && outcome.is_ok() {
-            let at = end * chunk;
-            let part = sink.part(at, sink.len() - at);
-            outcome = read_peer(pid, offer.address.wrapping_add(at as u64), &part);
-        }
-        outcome
+/// Reads a message to `sink`, which has no gaps, and lets its sender write a part of it.
+///
+/// # Errors
+/// As of reading; ESRCH, too, if the sender has died over its part. Then nobody writes to `sink` any more.
+pub fn fetch_jointly(host: &Host, offer: Offer, sink: &Sink) -> io::Result<()> {
+    let chunk = chunk_of(sink.len());
+    let number = open_joint(host, offer, sink, chunk);
+    let pid = host.pid(offer.from);
+    let mut outcome = Ok(());
+    while outcome.is_ok()
+        && let Some(index) = take_front(host)
+    {
+        let at = index * chunk;
+        let part = sink.part(at, chunk.min(sink.len() - at));
+        outcome = read_peer(pid, offer.address.wrapping_add(at as u64), &part);
     }
+    let end = close_joint(host);
+    let taken = sink.len().div_ceil(chunk) - end;
+    let done = await_sender(host, offer, number, taken)?;
+    if done.failed && outcome.is_ok() {
+        let at = end * chunk;
+        let part = sink.part(at, sink.len() - at);
+        outcome = read_peer(pid, offer.address.wrapping_add(at as u64), &part);
+    }
+    outcome
+}
 
-    /// Opens a job; its number.
-    fn open_joint(&self, offer: Offer, sink: &Sink, chunk: usize) -> u32 {
-        let own = self.segment.layout().area(self.me);
-        let set = |field, value| {
-            let word = self.segment.word64(own + field);
-            word.store(value, Ordering::Relaxed);
+/// Opens a job; its number.
+fn open_joint(host: &Host, offer: Offer, sink: &Sink, chunk: usize) -> u32 {
+    let own = host.segment().layout().area(host.me());
+    let set = |field, value| {
+        let word = host.segment().word64(own + field);
+        word.store(value, Ordering::Relaxed);
+    };
+    let state = host.segment().word64(own + area::JOINT);
+    let number = Left::of(state.load(Ordering::Relaxed))
+        .number
+        .wrapping_add(1);
+    host.word(host.me(), area::JOINT_FROM)
+        .store(offer.from, Ordering::Relaxed);
+    host.word(host.me(), area::JOINT_CHUNK)
+        .store(chunk as u32, Ordering::Relaxed);
+    set(area::JOINT_REQUEST, offer.request);
+    set(
+        area::JOINT_ADDRESS,
+        sink.pointer().map_or(0, |at| at.addr() as u64),
+    );
+    set(area::JOINT_LENGTH, sink.len() as u64);
+    let left = Left {
+        number,
+        next: 0,
+        end: sink.len().div_ceil(chunk) as u16,
+    };
+    // The release shows the words above to who sees the job; one who still looks at the last job fails to take a chunk of it, because the number is another.
+    state.store(left.word(), Ordering::Release);
+    number
+}
+
+/// Takes the next chunk of this rank's job.
+fn take_front(host: &Host) -> Option<usize> {
+    let at = host.segment().layout().area(host.me()) + area::JOINT;
+    let state = host.segment().word64(at);
+    let mut seen = state.load(Ordering::Relaxed);
+    loop {
+        let (index, then) = Left::of(seen).from_front()?;
+        match state.compare_exchange(seen, then.word(), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return Some(index),
+            Err(now) => seen = now,
+        }
+    }
+}
+
+/// Ends this rank's job: nothing more is taken from it. The first of the sender's chunks.
+fn close_joint(host: &Host) -> usize {
+    let at = host.segment().layout().area(host.me()) + area::JOINT;
+    let state = host.segment().word64(at);
+    let mut seen = state.load(Ordering::Relaxed);
+    loop {
+        let left = Left::of(seen);
+        let over = Left {
+            next: left.end,
+            ..left
         };
-        let state = self.segment.word64(own + area::JOINT);
-        let number = Left::of(state.load(Ordering::Relaxed))
-            .number
-            .wrapping_add(1);
-        self.word(self.me, area::JOINT_FROM)
-            .store(offer.from, Ordering::Relaxed);
-        self.word(self.me, area::JOINT_CHUNK)
-            .store(chunk as u32, Ordering::Relaxed);
-        set(area::JOINT_REQUEST, offer.request);
-        set(
-            area::JOINT_ADDRESS,
-            sink.pointer().map_or(0, |at| at.addr() as u64),
-        );
-        set(area::JOINT_LENGTH, sink.len() as u64);
-        let left = Left {
-            number,
-            next: 0,
-            end: sink.len().div_ceil(chunk) as u16,
-        };
-        // The release shows the words above to who sees the job; one who still looks at the last job fails to take a chunk of it, because the number is another.
-        state.store(left.word(), Ordering::Release);
-        number
+        match state.compare_exchange(seen, over.word(), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return usize::from(left.end),
+            Err(now) => seen = now,
+        }
     }
+}
 
-    /// Takes the next chunk of this rank's job.
-    fn take_front(&self) -> Option<usize> {
-        let at = self.segment.layout().area(self.me) + area::JOINT;
-        let state = self.segment.word64(at);
-        let mut seen = state.load(Ordering::Relaxed);
-        loop {
-            let (index, then) = Left::of(seen).from_front()?;
-            match state.compare_exchange(seen, then.word(), Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Some(index),
-                Err(now) => seen = now,
-            }
+/// Waits until the sender is done with its `taken` chunks.
+fn await_sender(host: &Host, offer: Offer, number: u32, taken: usize) -> io::Result<Done> {
+    let at = host.segment().layout().area(host.me()) + area::JOINT_DONE;
+    let word = host.segment().word64(at);
+    let mut looks = 0;
+    let mut since = None;
+    loop {
+        let done = Done::of(word.load(Ordering::Acquire));
+        if taken == 0 {
+            return Ok(Done {
+                failed: false,
+                ..done
+            });
         }
+        if done.number == number && usize::from(done.chunks) >= taken {
+            return Ok(done);
+        }
+        looks += 1;
+        if looks < LOOKS {
+            std::hint::spin_loop();
+            continue;
+        }
+        let since = since.get_or_insert_with(Instant::now);
+        if since.elapsed() > PATIENCE {
+            *since = Instant::now();
+            is_there(host, offer)?;
+        }
+        std::thread::yield_now();
     }
+}
 
-    /// Ends this rank's job: nothing more is taken from it. The first of the sender's chunks.
-    fn close_joint(&self) -> usize {
-        let at = self.segment.layout().area(self.me) + area::JOINT;
-        let state = self.segment.word64(at);
-        let mut seen = state.load(Ordering::Relaxed);
-        loop {
-            let left = Left::of(seen);
-            let over = Left {
-                next: left.end,
-                ..left
-            };
-            match state.compare_exchange(seen, over.word(), Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return usize::from(left.end),
-                Err(now) => seen = now,
-            }
-        }
+/// Whether a message's sender still has its memory: ESRCH if it has ended, reaped or not.
+#[cold]
+fn is_there(host: &Host, offer: Offer) -> io::Result<()> {
+    let mut byte = 0_u8;
+    // SAFETY: a local variable.
+    let read = unsafe { cma::read(host.pid(offer.from), offer.address, &raw mut byte, 1) };
+    match read {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(error),
+        _ => Ok(()),
     }
+}
 
-    /// Waits until the sender is done with its `taken` chunks.
-    fn await_sender(&self, offer: Offer, number: u32, taken: usize) -> io::Result<Done> {
-        let at = self.segment.layout().area(self.me) + area::JOINT_DONE;
-        let word = self.segment.word64(at);
-        let mut looks = 0;
-        let mut since = None;
-        loop {
-            let done = Done::of(word.load(Ordering::Acquire));
-            if taken == 0 {
-                return Ok(Done {
-                    failed: false,
-                    ..done
-                });
-            }
-            if done.number == number && usize::from(done.chunks) >= taken {
-                return Ok(done);
-            }
-            looks += 1;
-            if looks < LOOKS {
-                std::hint::spin_loop();
-                continue;
-            }
-            let since = since.get_or_insert_with(Instant::now);
-            if since.elapsed() > PATIENCE {
-                *since = Instant::now();
-                self.is_there(offer)?;
-            }
-            std::thread::yield_now();
-        }
+/// What `rank` would have this rank write, if it copies a message of this rank just now.
+#[inline]
+pub fn copy_request(host: &Host, rank: u32) -> Option<CopyRequest> {
+    let base = host.segment().layout().area(rank);
+    let word = |field| host.segment().word64(base + field).load(Ordering::Relaxed);
+    let left = Left::of(
+        host.segment()
+            .word64(base + area::JOINT)
+            .load(Ordering::Acquire),
+    );
+    let from = || host.word(rank, area::JOINT_FROM).load(Ordering::Relaxed);
+    if left.is_over() || from() != host.me() {
+        return None;
     }
+    let chunk = host.word(rank, area::JOINT_CHUNK).load(Ordering::Relaxed);
+    Some(CopyRequest {
+        request: word(area::JOINT_REQUEST),
+        left,
+        chunk: chunk as usize,
+        length: usize::try_from(word(area::JOINT_LENGTH)).ok()?,
+        address: word(area::JOINT_ADDRESS),
+    })
+}
 
-    /// Whether a message's sender still has its memory: ESRCH if it has ended, reaped or not.
-    #[cold]
-    fn is_there(&self, offer: Offer) -> io::Result<()> {
-        let mut byte = 0_u8;
-        // SAFETY: a local variable.
-        let read = unsafe { cma::read(self.pid(offer.from), offer.address, &raw mut byte, 1) };
-        match read {
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(error),
-            _ => Ok(()),
-        }
+/// Writes a chunk of `source`, the message that `copy_request` names, to the memory of `rank`,
+/// unless that has taken it meanwhile or asks for what the message has not. An error says
+/// that the kernel lets nobody write there; then the receiver reads that chunk, too.
+pub fn copy_as_requested(
+    host: &Host,
+    rank: u32,
+    copy_request: &CopyRequest,
+    source: &Source,
+) -> io::Result<bool> {
+    let Some((index, then)) = copy_request.left.from_back() else {
+        return Ok(false);
+    };
+    let at = index.saturating_mul(copy_request.chunk);
+    if copy_request.length > source.len() || at >= copy_request.length {
+        return Ok(false);
     }
-
-    /// What `rank` would have this rank write, if it copies a message of this rank just now.
-    #[inline]
-    pub fn copy_request(&self, rank: u32) -> Option<CopyRequest> {
-        let base = self.segment.layout().area(rank);
-        let word = |field| self.segment.word64(base + field).load(Ordering::Relaxed);
-        let left = Left::of(
-            self.segment
-                .word64(base + area::JOINT)
-                .load(Ordering::Acquire),
-        );
-        let from = || self.word(rank, area::JOINT_FROM).load(Ordering::Relaxed);
-        if left.is_over() || from() != self.me {
-            return None;
-        }
-        let chunk = self.word(rank, area::JOINT_CHUNK).load(Ordering::Relaxed);
-        Some(CopyRequest {
-            request: word(area::JOINT_REQUEST),
-            left,
-            chunk: chunk as usize,
-            length: usize::try_from(word(area::JOINT_LENGTH)).ok()?,
-            address: word(area::JOINT_ADDRESS),
-        })
+    let base = host.segment().layout().area(rank);
+    let state = host.segment().word64(base + area::JOINT);
+    let (before, then) = (copy_request.left.word(), then.word());
+    let taken = state.compare_exchange(before, then, Ordering::AcqRel, Ordering::Relaxed);
+    if taken.is_err() {
+        return Ok(false);
     }
-
-    /// Writes a chunk of `source`, the message that `copy_request` names, to the memory of `rank`,
-    /// unless that has taken it meanwhile or asks for what the message has not. An error says
-    /// that the kernel lets nobody write there; then the receiver reads that chunk, too.
-    pub fn copy_as_requested(
-        &self,
-        rank: u32,
-        copy_request: &CopyRequest,
-        source: &Source,
-    ) -> io::Result<bool> {
-        let Some((index, then)) = copy_request.left.from_back() else {
-            return Ok(false);
-        };
-        let at = index.saturating_mul(copy_request.chunk);
-        if copy_request.length > source.len() || at >= copy_request.length {
-            return Ok(false);
-        }
-        let base = self.segment.layout().area(rank);
-        let state = self.segment.word64(base + area::JOINT);
-        let (before, then) = (copy_request.left.word(), then.word());
-        let taken = state.compare_exchange(before, then, Ordering::AcqRel, Ordering::Relaxed);
-        if taken.is_err() {
-            return Ok(false);
-        }
-        let part = source.part(at, copy_request.chunk.min(copy_request.length - at));
-        let to = copy_request.address.wrapping_add(at as u64);
-        let written = match part.pointer() {
-            // SAFETY: the range may be read as long as its send is not over, which it is when the receiver has said so.
-            Some(from) => unsafe { cma::write(self.pid(rank), to, from, part.len()) },
-            None => Err(io::Error::from_raw_os_error(libc::EFAULT)),
-        };
-        let word = self.segment.word64(base + area::JOINT_DONE);
-        let done = Done::of(word.load(Ordering::Relaxed));
-        let done = done.and_one(copy_request.left.number, written.is_err());
-        // The release puts the bytes before the word that says they are there.
-        word.store(done.word(), Ordering::Release);
-        written.map(|()| true)
-    }
+    let part = source.part(at, copy_request.chunk.min(copy_request.length - at));
+    let to = copy_request.address.wrapping_add(at as u64);
+    let written = match part.pointer() {
+        // SAFETY: the range may be read as long as its send is not over, which it is when the receiver has said so.
+        Some(from) => unsafe { cma::write(host.pid(rank), to, from, part.len()) },
+        None => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+    };
+    let word = host.segment().word64(base + area::JOINT_DONE);
+    let done = Done::of(word.load(Ordering::Relaxed));
+    let done = done.and_one(copy_request.left.number, written.is_err());
+    // The release puts the bytes before the word that says they are there.
+    word.store(done.word(), Ordering::Release);
+    written.map(|()| true)
 }
 
 /// Bytes of a chunk of a message of `length` bytes: half of it, if that is not much.
@@ -250,7 +248,8 @@ fn chunk_of(length: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{Bells, Segment};
+    use crate::transport::host::bell::Bells;
+    use crate::transport::host::segment::Segment;
     use ferriband_mpi_proto::segment::{Layout, slot};
     use std::sync::atomic::{AtomicBool, AtomicU32};
     use std::time::{Duration, Instant};
@@ -300,9 +299,7 @@ mod tests {
         let mut to = vec![0xaa_u8; bytes.len()];
         // SAFETY: a local buffer that outlives the fetch.
         let sink = unsafe { Sink::new(to.as_mut_ptr(), to.len()) };
-        receiver
-            .fetch_jointly(offer(bytes), &sink)
-            .expect("fetched");
+        fetch_jointly(receiver, offer(bytes), &sink).expect("fetched");
         assert!(to == bytes, "{} bytes", bytes.len());
     }
 
@@ -334,7 +331,7 @@ mod tests {
         std::thread::scope(|scope| {
             let helper = scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
-                    let Some(copy_request) = sender.copy_request(0) else {
+                    let Some(copy_request) = copy_request(&sender, 0) else {
                         std::hint::spin_loop();
                         continue;
                     };
@@ -342,9 +339,8 @@ mod tests {
                     let length = copy_request.length;
                     // SAFETY: the message outlives the thread.
                     let source = unsafe { Source::new(all.as_ptr(), length) };
-                    let ran = sender
-                        .copy_as_requested(0, &copy_request, &source)
-                        .expect("written");
+                    let ran =
+                        copy_as_requested(&sender, 0, &copy_request, &source).expect("written");
                     taken.fetch_add(u32::from(ran), Ordering::Relaxed);
                 }
             });
@@ -367,12 +363,12 @@ mod tests {
         std::thread::scope(|scope| {
             let helper = scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
-                    if let Some(mut copy_request) = sender.copy_request(0) {
+                    if let Some(mut copy_request) = copy_request(&sender, 0) {
                         // No process has this page.
                         copy_request.address = 4096;
                         // SAFETY: the message outlives the thread.
                         let source = unsafe { Source::new(all.as_ptr(), all.len()) };
-                        let ran = sender.copy_as_requested(0, &copy_request, &source);
+                        let ran = copy_as_requested(&sender, 0, &copy_request, &source);
                         taken.fetch_add(u32::from(ran.is_err()), Ordering::Relaxed);
                     }
                 }
@@ -392,8 +388,8 @@ mod tests {
         let mut to = vec![0_u8; bytes.len()];
         // SAFETY: a local buffer that outlives the job.
         let sink = unsafe { Sink::new(to.as_mut_ptr(), to.len()) };
-        receiver.open_joint(offer(&bytes), &sink, CHUNK);
-        let copy_request = sender.copy_request(0).expect("a job");
+        open_joint(&receiver, offer(&bytes), &sink, CHUNK);
+        let asked = copy_request(&sender, 0).expect("a job");
         // SAFETY: the message outlives the call.
         let (short, whole) = unsafe {
             (
@@ -401,31 +397,19 @@ mod tests {
                 Source::new(bytes.as_ptr(), bytes.len()),
             )
         };
+        assert!(!copy_as_requested(&sender, 0, &asked, &short).expect("nothing done"));
+        assert_eq!(close_joint(&receiver), 2, "no chunk was taken");
+        assert!(copy_request(&sender, 0).is_none());
+        open_joint(&receiver, offer(&bytes), &sink, CHUNK);
+        assert!(!copy_as_requested(&sender, 0, &asked, &whole).expect("nothing done"));
         assert!(
-            !sender
-                .copy_as_requested(0, &copy_request, &short)
-                .expect("nothing done")
-        );
-        assert_eq!(receiver.close_joint(), 2, "no chunk was taken");
-        assert!(sender.copy_request(0).is_none());
-        receiver.open_joint(offer(&bytes), &sink, CHUNK);
-        assert!(
-            !sender
-                .copy_as_requested(0, &copy_request, &whole)
-                .expect("nothing done")
-        );
-        assert!(
-            receiver.copy_request(0).is_none(),
+            copy_request(&receiver, 0).is_none(),
             "it is not this rank's message"
         );
-        let copy_request = sender.copy_request(0).expect("a job");
-        assert!(
-            sender
-                .copy_as_requested(0, &copy_request, &whole)
-                .expect("written")
-        );
+        let asked = copy_request(&sender, 0).expect("a job");
+        assert!(copy_as_requested(&sender, 0, &asked, &whole).expect("written"));
         assert_eq!(to[CHUNK..], bytes[CHUNK..]);
         assert!(to[..CHUNK].iter().all(|byte| *byte == 0));
-        assert_eq!(receiver.close_joint(), 1);
+        assert_eq!(close_joint(&receiver), 1);
     }
 }

@@ -4,7 +4,10 @@
 //! ([`Link`]); all of them, and which are looked at when ([`Shm`]). Must not know: what a message
 //! says.
 
+use super::long::Long;
+use super::open::Newcomers;
 use super::{Pair, ReceivingEnd, SendingEnd};
+use crate::transport::limits::SharedLimits;
 use crate::transport::polling::Polling;
 
 /// All ranks of this host that can be spoken to.
@@ -15,6 +18,10 @@ pub struct Shm {
     pub order: Vec<u32>,
     /// Which of them are looked at in each round.
     pub polling: Polling,
+    /// Who else has opened one.
+    pub newcomers: Newcomers,
+    /// Long messages.
+    pub long: Long,
 }
 
 /// The channels between this rank and another one of its host.
@@ -39,7 +46,7 @@ pub struct Link {
 impl Shm {
     /// Of `ranks` in the world; none has been spoken to. The shortest and the longest message that
     /// goes by a place of the pair, if there is one, have `exchange` bytes.
-    pub fn new(ranks: u32, exchange: (usize, usize)) -> Self {
+    pub fn new(ranks: u32, exchange: (usize, usize), limits: SharedLimits) -> Self {
         let link = |_| Link {
             exchange,
             ..Link::default()
@@ -48,6 +55,8 @@ impl Shm {
             links: (0..ranks).map(link).collect(),
             order: Vec::new(),
             polling: Polling::new(),
+            newcomers: Newcomers::default(),
+            long: Long::new(limits),
         }
     }
 
@@ -104,6 +113,29 @@ impl Link {
     #[inline(always)]
     pub fn report(&mut self) -> u32 {
         self.receiving.as_mut().map_or(0, ReceivingEnd::report)
+    }
+
+    /// Messages to this rank wait for room, or no longer.
+    pub fn hold(&mut self, waits: bool) {
+        self.is_held = waits;
+        if let Some(sending) = &mut self.sending
+            && !waits
+        {
+            sending.starve(false);
+        }
+    }
+
+    /// Messages wait for credit of this rank. True if it is to be rung, so that it gives some: none
+    /// has just come.
+    pub fn starve(&mut self) -> bool {
+        let sending = self.sending.as_mut();
+        sending.is_some_and(|sending| sending.starve(true))
+    }
+
+    /// Whether credit has come that nobody has seen.
+    pub fn has_news(&self) -> bool {
+        let sending = self.sending.as_ref();
+        sending.is_some_and(SendingEnd::has_news)
     }
 
     /// The last message from this rank: nothing more is sent to it.

@@ -8,9 +8,9 @@
 //!
 //! Owns: where the places lie, and whose they are as this rank knows it. Must not know: how a message is told (by a record of the channel, [`super::channel`]).
 
-use super::Host;
 use crate::ground::hints::{will_read_far, will_write};
 use crate::ground::memory::{Sink, Source};
+use crate::transport::host::Host;
 use ferriband_mpi_proto::envelope::Placed;
 use ferriband_mpi_proto::segment::PLACE;
 use std::ptr::NonNull;
@@ -44,13 +44,13 @@ unsafe impl Send for Pair {}
 
 impl Pair {
     /// Of rank `rank` and this one; none if pairs have no places.
-    pub(super) fn new(host: &Host, rank: u32) -> Option<Self> {
-        let me = host.me;
+    pub fn new(host: &Host, rank: u32) -> Option<Self> {
+        let me = host.me();
         let (low, high) = (me.min(rank), me.max(rank));
-        let layout = host.segment.layout();
+        let layout = host.segment().layout();
         let at = [layout.place(low, high)?, layout.place(high, low)?];
         Some(Self {
-            bases: at.map(|at| host.segment.address(at)),
+            bases: at.map(|at| host.segment().address(at)),
             at,
             backed: [0; 2],
             own: [u32::from(me > rank), 0],
@@ -78,7 +78,7 @@ impl Pair {
                 .max(2 * self.backed[index])
                 .next_multiple_of(PAGE)
                 .min(PLACE);
-            host.segment.allocate(self.at[index], wanted).ok()?;
+            host.segment().allocate(self.at[index], wanted).ok()?;
             self.backed[index] = wanted;
         }
         // SAFETY: in the segment; this rank alone has read there, and has done so.

@@ -4,10 +4,13 @@
 //! who is told of a message, what one that is more than the program's bytes says.
 
 use super::link::{Link, Shm};
-use super::{Host, Pair, Source, Words};
+use super::open::accept;
+use super::{Pair, Words};
 use crate::errors::{Outcome, broken};
+use crate::ground::memory::Source;
 use crate::trace;
 use crate::transport::contract::{Deliver, Verdict, write_down};
+use crate::transport::host::Host;
 use ferriband_mpi_proto::envelope::{Envelope, Kind, PLACED, PLACED_BYTES, Placed};
 use ferriband_mpi_proto::fast::Broken;
 
@@ -156,7 +159,7 @@ fn in_place(
         return None;
     }
     if places.is_none() {
-        *places = host.pair(from);
+        *places = Pair::new(host, from);
     }
     let mut word = [0; PLACED_BYTES];
     record.copy_into(&mut word);
@@ -174,7 +177,7 @@ impl Shm {
     /// Rank `rank` has opened a channel to this one.
     #[cold]
     pub fn accept(&mut self, host: &Host, rank: u32) -> Outcome {
-        let receiving = host.accept(rank).ok_or_else(|| broken(rank))?;
+        let receiving = accept(host, rank).ok_or_else(|| broken(rank))?;
         self.link(rank).receiving = Some(receiving);
         self.order.push(rank);
         self.polling.warm(rank);
@@ -231,6 +234,6 @@ impl Shm {
             self.polling.again(self.order.len());
             return true;
         }
-        host.has_newcomer()
+        self.newcomers.has_next(host)
     }
 }

@@ -5,11 +5,14 @@
 //! message.
 
 use super::link::Link;
-use super::{Host, Pair, ReceivingEnd, Source};
+use super::open::{extend, open};
+use super::{Pair, ReceivingEnd};
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM};
 use crate::errors::{MpiError, Outcome};
+use crate::ground::memory::Source;
 use crate::trace;
 use crate::transport::contract::Head;
+use crate::transport::host::Host;
 use ferriband_mpi_proto::envelope::{Envelope, PLACED, PLACED_BYTES};
 use ferriband_mpi_proto::fast::Push;
 
@@ -123,9 +126,9 @@ impl Link {
                 Push::Stored => break,
                 Push::NoCredit => return Ok(None),
                 // The block has no memory yet where it goes on.
-                Push::Busy => host
-                    .extend(to, sending)
-                    .map_err(|error| no_memory("the", to, &error))?,
+                Push::Busy => {
+                    extend(host, to, sending).map_err(|error| no_memory("the", to, &error))?
+                }
                 Push::TooLong => {
                     let text = "a message is longer than a channel takes";
                     return Err(MpiError::with(MPI_ERR_INTERN, text));
@@ -147,9 +150,9 @@ impl Link {
     /// Opens the channel to rank `to`.
     #[cold]
     fn open(&mut self, host: &Host, to: u32) -> Outcome {
-        let sending = host.open(to).map_err(|error| no_memory("a", to, &error))?;
+        let sending = open(host, to).map_err(|error| no_memory("a", to, &error))?;
         self.sending = Some(sending);
-        self.places = self.places.take().or_else(|| host.pair(to));
+        self.places = self.places.take().or_else(|| Pair::new(host, to));
         Ok(())
     }
 }

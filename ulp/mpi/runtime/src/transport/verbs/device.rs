@@ -4,7 +4,6 @@ use super::block::Blocks;
 use super::bundle::Coalesce;
 use super::errors::{failed, refused};
 use super::life::Life;
-use super::limits::{Limits, Rendezvous};
 use super::long::Moves;
 use super::memory::{Buffers, Reach};
 use super::receive::{BATCH, Receives};
@@ -17,6 +16,7 @@ use super::{
 };
 use crate::constants::MPI_ERR_OTHER;
 use crate::errors::{MpiError, Outcome};
+use crate::transport::limits::{Rendezvous, Wanted};
 use crate::transport::polling::Polling;
 use ferriband_heal::datagram::DATAGRAM;
 use ferriband_ibv::{
@@ -29,21 +29,6 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// What is asked of a device.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// This one, if it is named.
-    pub name: Option<&'a str>,
-    /// One that leads to other hosts: some rank is there.
-    pub far: bool,
-    /// Its requests wait so long for an answer before they are repeated, as verbs code it.
-    pub timeout: u8,
-    /// How the program's memory is registered.
-    pub registration: Registration,
-    /// What was set.
-    pub limits: Limits,
-}
 
 /// The device itself, and what is the same for all peers.
 pub struct Device {

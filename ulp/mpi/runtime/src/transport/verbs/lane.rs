@@ -13,7 +13,6 @@
 //! meets its own. Must not know: what a message says.
 
 use super::id::are_of_one_life;
-use super::limits::Rendezvous;
 use super::memory::Reachable;
 use super::queue::{Queue, What, first_psn};
 use super::{Id, Lent, Net, PORT};
@@ -21,6 +20,7 @@ use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
 use crate::handle::Token;
 use crate::transport::contract::{Deliver, Done, Roster};
+use crate::transport::limits::Rendezvous;
 use ferriband_heal::Endpoint;
 use ferriband_ibv::{
     Access, ErrorKind, Qp, QpCaps, QpInit, QpType, RecvWr, SendFlags, SendWr, VerbsError, Wc,
@@ -108,7 +108,7 @@ impl Net {
         match self.limits.rendezvous {
             Rendezvous::Auto => self.goes_by_packets(peer),
             Rendezvous::Send => true,
-            _ => false,
+            Rendezvous::Get | Rendezvous::Put => false,
         }
     }
 

@@ -8,21 +8,12 @@ use super::{Lent, Net, Reached};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome, broken};
 use crate::handle::Token;
-use crate::transport::contract::{Deliver, Done, Roster};
+use crate::transport::contract::{Deliver, Done, Lost, Roster};
 use ferriband_heal::{Cause, PeerNews, State};
 use ferriband_ibv::{EventKind, Subject, Wc, WcStatus};
 use ferriband_mpi_proto::envelope::Kind;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
-
-/// A connection that was lost.
-#[derive(Debug)]
-pub struct Lost {
-    /// To whom it was.
-    pub peer: u32,
-    /// Why, unless somebody knows already.
-    pub error: Option<MpiError>,
-}
 
 /// Who is gone, and whether the end has begun.
 pub struct Life {
@@ -306,7 +297,10 @@ impl Net {
         let link = self.link(peer);
         if link.wire.lost.is_none() {
             link.wire.lost = Some(text.clone());
-            self.life.gone.push(Lost { peer, error: None });
+            self.life.gone.push(Lost {
+                peer: Some(peer),
+                error: None,
+            });
         }
         let now = self.connect.now();
         let link = self.link(peer);
@@ -344,9 +338,17 @@ impl Net {
     #[cold]
     pub(super) fn lose_aloud(&mut self, peer: u32, why: &str, class: i32) {
         let error = Some(self.lose(peer, why, class));
-        match self.life.gone.iter_mut().find(|lost| lost.peer == peer) {
+        match self
+            .life
+            .gone
+            .iter_mut()
+            .find(|lost| lost.peer == Some(peer))
+        {
             Some(lost) => lost.error = error,
-            None => self.life.gone.push(Lost { peer, error }),
+            None => self.life.gone.push(Lost {
+                peer: Some(peer),
+                error,
+            }),
         }
     }
 }

@@ -107,7 +107,7 @@ impl Net {
     /// [`Fetched::Coming`] goes on by [`Net::move_on`].
     pub fn fetch(&mut self, peer: u32, what: &Fetch) -> Outcome<Fetched> {
         if what.offered == Offered::Parts {
-            return Ok(Fetched::Parts);
+            return Ok(Fetched::Ask(Asked::Pieces));
         }
         let lands = what.offered == Offered::Whole && self.wants_lane(peer);
         if lands {
@@ -118,10 +118,7 @@ impl Net {
             let length = what.sink.len() as u64;
             if let Some(lane) = self.land(peer, what.receive, length, &range)? {
                 self.moves.offers.insert(what.receive, range);
-                return Ok(Fetched::Ask(Asked {
-                    lane,
-                    ..Asked::default()
-                }));
+                return Ok(Fetched::Ask(Asked::Lane(lane)));
             }
             // It is written, then, and its sender needs a key.
         }
@@ -144,7 +141,7 @@ impl Net {
             rkey: range.rkey(),
         };
         self.moves.offers.insert(what.receive, range);
-        Ok(Fetched::Ask(Asked { place, lane: 0 }))
+        Ok(Fetched::Ask(Asked::Written(place)))
     }
 
     /// Lets `sink` be written by requests: of this rank if `is_own`, else of its peer. Else how the
@@ -158,7 +155,7 @@ impl Net {
         };
         match reach_sink(&mut self.moves.reach, sink, purpose) {
             Ok(Some(range)) => Ok(range),
-            Ok(None) => Err(Fetched::Parts),
+            Ok(None) => Err(Fetched::Ask(Asked::Pieces)),
             Err(error) => Err(Fetched::Failed(class_of(&error))),
         }
     }
@@ -175,10 +172,14 @@ impl Net {
         receive: u64,
     ) -> Outcome<Served> {
         let length = source.len() as u64;
-        let by_lane = asked.lane != 0;
-        if by_lane && !(self.is_asked_by_lane(peer, asked.lane) && length <= LONGEST) {
-            return Err(self.broken_off(peer));
-        }
+        let (by_lane, remote) = match asked {
+            Asked::Lane(lane) if self.is_asked_by_lane(peer, lane) && length <= LONGEST => {
+                (true, Place::default())
+            }
+            Asked::Written(place) => (false, place),
+            // p2p serves pieces itself
+            Asked::Lane(_) | Asked::Pieces => return Err(self.broken_off(peer)),
+        };
         let direction = match reach_source(&mut self.moves.reach, source, Purpose::Own) {
             // nothing of that kind was offered
             Ok(None) => return Err(self.broken_off(peer)),
@@ -196,7 +197,7 @@ impl Net {
             _ => length,
         };
         self.begin_transfer(Transfer {
-            remote: asked.place,
+            remote,
             ..Transfer::new(peer, token, direction, receive, length)
         });
         Ok(Served::Moving)

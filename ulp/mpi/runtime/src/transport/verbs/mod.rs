@@ -19,7 +19,6 @@ mod id;
 mod lane;
 mod lay;
 mod life;
-pub mod limits;
 pub mod link;
 mod long;
 pub mod memory;
@@ -34,16 +33,14 @@ mod stages;
 pub mod stats;
 
 use crate::handle::Token;
-use crate::transport::contract::{Deliver, Done, Verdict};
+use crate::transport::contract::{Deliver, Done, Reached, Verdict};
+use crate::transport::limits::Limits;
 use block::Blocks;
 use bundle::Coalesce;
 use device::Device;
-pub use device::Wanted;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use id::Id;
 use life::Life;
-pub use life::Lost;
-use limits::Limits;
 use link::Link;
 use long::Moves;
 use receive::Receives;
@@ -120,17 +117,6 @@ impl<'a, R, D: Deliver> Lent<'a, R, D> {
     fn done(&mut self, peer: u32, token: Token, done: Done) {
         self.is_stopped |= self.to.done(peer, token, done) == Verdict::Stop;
     }
-}
-
-/// Whether a rank is reached by the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// No: by memory that both share, or it is this one.
-    Otherwise,
-    /// Yes, although it is on this host.
-    Near,
-    /// Yes: it is on another host.
-    Far,
 }
 
 /// Whether a peer can be sent to.

@@ -1,12 +1,12 @@
 //! How long messages can be had: what of the program's memory peers may reach, which ones, and by
 //! which way. Must not know: how bytes move ([`super::long`], [`super::lane`]).
 
-use super::limits::Rendezvous;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
 use super::{Net, Reached};
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::transport::contract::{Offered, Place};
+use crate::transport::limits::Rendezvous;
 use ferriband_ibv::Access;
 
 impl Net {
@@ -53,9 +53,9 @@ impl Net {
 
     /// Who may get a key for memory that `peer` shall reach.
     pub(super) fn purpose(&self, peer: u32) -> Purpose {
-        match self.connect.reached[peer as usize] {
-            Reached::Far => Purpose::Stranger,
-            Reached::Near | Reached::Otherwise => Purpose::Neighbor,
+        match self.connect.reached[peer as usize] == Reached::Far {
+            true => Purpose::Stranger,
+            false => Purpose::Neighbor,
         }
     }
 }

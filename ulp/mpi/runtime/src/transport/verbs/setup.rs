@@ -177,7 +177,7 @@ impl Net {
 impl Net {
     /// Whether `peer` is reached by the device.
     pub fn reaches(&self, peer: u32) -> bool {
-        self.connect.reached[peer as usize] != Reached::Otherwise
+        self.connect.reached[peer as usize].is_by_device()
     }
 
     /// What is known of the connection to `peer`.

@@ -4,7 +4,7 @@
 
 use super::Area;
 use crate::ground::memory::Source;
-use crate::transport::shm::Host;
+use crate::transport::host::Host;
 use ferriband_mpi_proto::segment::group;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -5,7 +5,7 @@
 //! slot has parts that are used in turn: one is filled again
 //! when every rank has passed the collective that used it last. Who waits for a flag long enough to
 //! sleep leaves its bit in the line of the flag, and who sets
-//! a flag rings those; the order of the two is that of [`crate::transport::shm::bell`]. What is
+//! a flag rings those; the order of the two is that of [`crate::transport::host::bell`]. What is
 //! shorter than a line lies in a cell, beside the number that says so, and
 //! needs no flag: one line goes from core to core, not two.
 
@@ -17,7 +17,7 @@ mod spread;
 pub use flags::Awaited;
 
 use crate::ground::memory::{Sink, Source};
-use crate::transport::shm::{Host, Segment};
+use crate::transport::host::Host;
 use ferriband_mpi_proto::segment::group;
 use flags::Line;
 use pairs::{PAGE, Places};
@@ -73,13 +73,8 @@ unsafe impl Send for Area {}
 impl Area {
     /// The part with number `index` of those that `leader` gives away, for `ranks` of the world, of
     /// which this is the one at `me`. None if there is no such part.
-    pub(super) fn new(
-        segment: &Segment,
-        leader: u32,
-        index: u32,
-        ranks: Box<[u32]>,
-        me: u32,
-    ) -> Option<Self> {
+    pub fn new(host: &Host, leader: u32, index: u32, ranks: Box<[u32]>, me: u32) -> Option<Self> {
+        let segment = host.segment();
         let at = segment.layout().group(leader, index)?;
         let far = group::far(segment.layout().ranks());
         let fits = ranks.len() as u32 <= segment.layout().ranks() && me < ranks.len() as u32;
@@ -209,7 +204,7 @@ impl Area {
     pub fn clear(&self, host: &Host) -> std::io::Result<()> {
         let ranks = self.ranks.len() as u32;
         let length = group::cell(ranks, ranks, 0);
-        host.segment.allocate(self.at, length as u32)?;
+        host.segment().allocate(self.at, length as u32)?;
         let cells = (0..ranks * group::CELLS).map(|index| {
             let at = group::cell(ranks, index / group::CELLS, index % group::CELLS);
             // SAFETY: within the group.
@@ -257,7 +252,8 @@ impl Area {
                 .next_multiple_of(PAGE)
                 .min(self.places.room);
             let slot = group::slot(self.ranks.len() as u32, self.far, owner, first);
-            host.segment.allocate(self.at + slot + at as u64, wanted)?;
+            host.segment()
+                .allocate(self.at + slot + at as u64, wanted)?;
             self.places.backed[rank as usize][side] = wanted;
         }
         let place = self.slot(owner, first, at, length);

@@ -6,7 +6,7 @@
 use super::Area;
 use super::flags::Awaited;
 use crate::ground::memory::Sink;
-use crate::transport::shm::Host;
+use crate::transport::host::Host;
 use ferriband_mpi_proto::segment::{HALF, group};
 use std::ptr::NonNull;
 
@@ -181,7 +181,7 @@ impl Area {
     fn back(&mut self, host: &Host, part: u32, end: u32) -> std::io::Result<()> {
         let wanted = end.next_multiple_of(4096).min(HALF);
         let slot = group::slot(self.ranks.len() as u32, self.far, self.me, part);
-        host.segment.allocate(self.at + slot, wanted)?;
+        host.segment().allocate(self.at + slot, wanted)?;
         self.backed[part as usize] = wanted;
         Ok(())
     }

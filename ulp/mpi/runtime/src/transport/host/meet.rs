@@ -4,7 +4,9 @@
 //! The first to come makes segment and bells and gives them to the others. Both sides look who the other one is: a name can be bound by anybody, a
 //! uid cannot be claimed.
 
-use super::{Bells, Host, Segment};
+use super::Host;
+use super::bell::Bells;
+use super::segment::Segment;
 use ferriband_host::Event;
 use ferriband_launch::inherit;
 use ferriband_mpi_proto::segment::{Layout, slot};

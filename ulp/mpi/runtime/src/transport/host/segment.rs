@@ -24,7 +24,7 @@ unsafe impl Send for Segment {}
 
 impl Segment {
     /// A new segment, sealed, with a header and a job's number that nobody can guess.
-    pub(super) fn make(layout: Layout) -> io::Result<OwnedFd> {
+    pub(in crate::transport) fn make(layout: Layout) -> io::Result<OwnedFd> {
         let mut job = [0; 8];
         File::open("/dev/urandom")?.read_exact(&mut job)?;
         let file = segment::create(&CString::new(MEMFD)?, layout.total())?;
@@ -154,7 +154,7 @@ impl Segment {
     }
 
     /// Where the bytes from `at` on lie.
-    pub(super) fn address(&self, at: u64) -> NonNull<u8> {
+    pub(in crate::transport) fn address(&self, at: u64) -> NonNull<u8> {
         debug_assert!(at < self.layout.total());
         // SAFETY: within the mapping.
         unsafe { self.base.add(at as usize) }
@@ -181,7 +181,7 @@ impl Segment {
     }
 
     /// Sees to it that there is memory behind a range, so that writing to it cannot fail.
-    pub(super) fn allocate(&self, at: u64, length: u32) -> io::Result<()> {
+    pub(in crate::transport) fn allocate(&self, at: u64, length: u32) -> io::Result<()> {
         let Some(file) = &self.file else {
             return self.populate(at, length);
         };

@@ -1,9 +1,41 @@
-//! What is set for messages by verbs.
+//! What is set for transports.
+//!
+//! Owns: the form of that. Must not know: from where it comes.
 
 use ferriband_mpi_proto::fast::Plan;
 pub use ferriband_mpi_proto::sizes::Rendezvous;
+use ferriband_registration::Way as Registration;
 
-/// What holds for the process's life.
+/// What is set for long messages of one host, and holds for the process's life but for what the
+/// kernel refuses.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedLimits {
+    /// Whether long messages are read from the sender's memory; cleared when the kernel refuses.
+    pub reads_peers: bool,
+    /// Bytes of the shortest message on one host that both sides copy; none: no message is, or the
+    /// kernel refuses.
+    pub both_copy: Option<u64>,
+    /// Bytes of the shortest message on one host whose buffers the kernel is asked to put into
+    /// large pages; none: no message's are.
+    pub large_pages: Option<u64>,
+}
+
+/// What is asked of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// This one, if it is named.
+    pub name: Option<&'a str>,
+    /// One that leads to other hosts: some rank is there.
+    pub far: bool,
+    /// Its requests wait so long for an answer before they are repeated, as verbs code it.
+    pub timeout: u8,
+    /// How the program's memory is registered.
+    pub registration: Registration,
+    /// What was set.
+    pub limits: Limits,
+}
+
+/// What is set for messages by verbs, and holds for the process's life.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Longest message that is sent eagerly by packets of our adapter, in bytes.

@@ -56,15 +56,12 @@ impl Bells {
 /// Waits until a bell has rung, or one of `others` can be read, `timeout_ms` at most (-1: without
 /// end).
 pub fn listen(bell: libc::c_int, others: &[libc::c_int], timeout_ms: libc::c_int) {
-    let nobody = libc::pollfd {
-        fd: -1,
+    let poll = |fd: &libc::c_int| libc::pollfd {
+        fd: *fd,
         events: libc::POLLIN,
         revents: 0,
     };
-    let mut polls = [nobody; 4];
-    for (poll, fd) in polls.iter_mut().zip([&bell].into_iter().chain(others)) {
-        poll.fd = *fd;
-    }
-    // SAFETY: a local array of that length. An interruption is a wake-up like any other.
+    let mut polls: Vec<libc::pollfd> = [&bell].into_iter().chain(others).map(poll).collect();
+    // SAFETY: an array of that length. An interruption is a wake-up like any other.
     unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout_ms) };
 }

@@ -1,0 +1,266 @@
+//! The ranks of this host, and this process among them: whether they live, what they have left for
+//! one another, how they fall asleep and are woken.
+//!
+//! Owns: the segment that they share ([`segment`]) and how they come to it ([`meet`]), the words of
+//! their lives, cards and processes ([`Host`]), bells ([`bell`]). Must not know: what transports
+//! store in the segment.
+
+pub mod bell;
+pub mod kernel;
+pub mod meet;
+pub mod segment;
+
+use crate::transport::contract::Roster;
+use bell::{Bells, listen};
+use ferriband_mpi_proto::card::{CARD, Card};
+use ferriband_mpi_proto::segment::{Life, area as rank_area};
+use segment::Segment;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// This rank's place on its host.
+pub struct Host {
+    segment: Segment,
+    bells: Bells,
+    me: u32,
+    secret: u64,
+}
+
+impl Host {
+    /// Rank `me` of the host of `segment`. From here on others may send to it.
+    pub fn new(segment: Segment, bells: Bells, me: u32) -> Self {
+        let own = segment.layout().area(me);
+        segment
+            .word32(own + rank_area::PID)
+            .store(std::process::id(), Ordering::Relaxed);
+        segment
+            .word32(own + rank_area::FATAL)
+            .store(1, Ordering::Relaxed);
+        let secret = segment.job();
+        Self {
+            segment,
+            bells,
+            me,
+            secret,
+        }
+    }
+
+    /// This rank.
+    pub fn me(&self) -> u32 {
+        self.me
+    }
+
+    /// Ranks of the host.
+    pub fn ranks(&self) -> u32 {
+        self.segment.layout().ranks()
+    }
+
+    /// Tells the launcher where this rank is in its life.
+    pub fn set_life(&self, life: Life) {
+        self.own(rank_area::LIFE)
+            .store(life as u32, Ordering::SeqCst);
+    }
+
+    /// Tells the launcher what MPI_Abort was given.
+    pub fn set_abort_code(&self, code: i32) {
+        self.own(rank_area::ABORT_CODE)
+            .store(code.cast_unsigned(), Ordering::SeqCst);
+    }
+
+    /// Says whether an error of MPI_COMM_WORLD ends this rank.
+    pub fn set_fatal(&self, fatal: bool) {
+        self.own(rank_area::FATAL)
+            .store(u32::from(fatal), Ordering::SeqCst);
+    }
+
+    /// Process id that rank `rank` says it has.
+    pub fn pid(&self, rank: u32) -> i32 {
+        self.word(rank, rank_area::PID)
+            .load(Ordering::Acquire)
+            .cast_signed()
+    }
+
+    /// Says whether this rank's program waits in MPI.
+    pub fn set_waits(&self, waits: bool) {
+        self.own(rank_area::WAITS)
+            .store(u32::from(waits), Ordering::Relaxed);
+    }
+
+    /// Whether the program of `rank` waits in MPI, as far as can be seen.
+    pub fn waits(&self, rank: u32) -> bool {
+        self.word(rank, rank_area::WAITS).load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the process of `rank` is no more.
+    #[cold]
+    pub fn has_ended(&self, rank: u32) -> bool {
+        let pid = self.pid(rank);
+        pid > 0 && !std::path::Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    /// Number of the host that `rank` is on.
+    pub fn host_of(&self, rank: u32) -> u32 {
+        self.word(rank, rank_area::HOST).load(Ordering::Relaxed)
+    }
+
+    /// Whether all ranks are on one host.
+    pub fn is_alone(&self) -> bool {
+        (0..self.ranks()).all(|rank| self.host_of(rank) == self.host_of(self.me))
+    }
+
+    /// Whether `rank` is on this host.
+    pub fn is_near(&self, rank: u32) -> bool {
+        self.host_of(rank) == self.host_of(self.me)
+    }
+
+    /// Whether more ranks than cores are on this host, as the ranks themselves have said: those that may run on the same cores are counted.
+    pub fn is_crowded(&self) -> bool {
+        let alike = |rank: u32| {
+            let at = self.segment.layout().area(rank) + rank_area::CORES_ALIKE;
+            self.segment.word64(at).load(Ordering::Relaxed)
+        };
+        let mine = alike(self.me);
+        let sharing = (0..self.ranks()).filter(|rank| self.is_near(*rank) && alike(*rank) == mine);
+        sharing.count() > self.own(rank_area::CORES).load(Ordering::Relaxed) as usize
+    }
+
+    /// What only ranks of this job know.
+    pub fn secret(&self) -> u64 {
+        self.secret
+    }
+
+    /// The same, where the job has several segments and they know something else together.
+    #[must_use]
+    pub fn with_secret(self, secret: u64) -> Self {
+        Self { secret, ..self }
+    }
+
+    /// Writes down for all ranks of this segment where a rank is that does not share it.
+    pub fn tell_of(&self, rank: u32, host: u32, card: &Card) {
+        self.word(rank, rank_area::HOST)
+            .store(host, Ordering::Relaxed);
+        self.write_card(rank, card);
+    }
+
+    /// Whether `rank` has nothing more to say, and wants to hear nothing.
+    pub fn is_over(&self, rank: u32) -> bool {
+        Life::of(self.word(rank, rank_area::LIFE).load(Ordering::SeqCst)) == Life::Finalized
+    }
+
+    /// How many ranks have died while this one goes on, as the launcher says.
+    pub fn losses(&self) -> u32 {
+        self.own(rank_area::LOSSES).load(Ordering::Acquire)
+    }
+
+    /// Whether the launcher says that `rank` has died.
+    pub fn is_dead(&self, rank: u32) -> bool {
+        Life::of(self.word(rank, rank_area::LIFE).load(Ordering::Acquire)) == Life::Dead
+    }
+
+    /// Leaves this rank's card for the others.
+    pub fn set_card(&self, card: &Card) {
+        self.write_card(self.me, card);
+    }
+
+    fn write_card(&self, rank: u32, card: &Card) {
+        for (place, four) in (0..).zip(card.emit().chunks_exact(4)) {
+            let word = u32::from_ne_bytes(four.try_into().expect("four bytes"));
+            self.word(rank, rank_area::CARD + place * 4)
+                .store(word, Ordering::Relaxed);
+        }
+        self.word(rank, rank_area::HAS_CARD)
+            .store(1, Ordering::Release);
+    }
+
+    /// The card of `rank`, once it has left one.
+    pub fn card(&self, rank: u32) -> Option<Card> {
+        if self.word(rank, rank_area::HAS_CARD).load(Ordering::Acquire) != 1 {
+            return None;
+        }
+        let mut bytes = [0; CARD];
+        for (place, four) in (0..).zip(bytes.chunks_exact_mut(4)) {
+            let word = self.word(rank, rank_area::CARD + place * 4);
+            four.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        Card::parse(&bytes)
+    }
+
+    /// Wakes `rank` if it sleeps: after what it shall find was stored.
+    #[inline(always)]
+    pub fn ring(&self, rank: u32) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        self.ring_if_asleep(rank);
+    }
+
+    /// Wakes `rank` if it is seen to sleep, behind a fence of the caller's.
+    #[inline(always)]
+    pub fn ring_if_asleep(&self, rank: u32) {
+        let asleep = self.word(rank, rank_area::ASLEEP);
+        if asleep.load(Ordering::Relaxed) == 1 {
+            self.bells.wake(rank, asleep);
+        }
+    }
+
+    /// Sleeps until somebody rings or one of `others` can be read, `timeout_ms` at most (-1: without end), unless `is_needless` finds something once all senders must see that this
+    /// rank sleeps.
+    pub fn sleep(&self, others: &[RawFd], timeout_ms: i32, is_needless: impl FnOnce() -> bool) {
+        if self.lie_down(is_needless) {
+            listen(self.bell(), others, timeout_ms);
+            self.get_up();
+        }
+    }
+
+    /// The first half of [`Host::sleep`]: whether this rank may sleep now, until [`listen`] ends at its bell.
+    pub fn lie_down(&self, is_needless: impl FnOnce() -> bool) -> bool {
+        self.own(rank_area::ASLEEP).store(1, Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if is_needless() {
+            self.get_up();
+            return false;
+        }
+        true
+    }
+
+    /// The last part of [`Host::sleep`].
+    pub fn get_up(&self) {
+        self.own(rank_area::ASLEEP).store(0, Ordering::SeqCst);
+        self.bells.quiet(self.me);
+    }
+
+    /// What is rung for this rank.
+    pub fn bell(&self) -> RawFd {
+        self.bells.of(self.me)
+    }
+
+    /// The segment that the ranks share.
+    #[inline(always)]
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    #[inline]
+    fn own(&self, field: u64) -> &AtomicU32 {
+        self.word(self.me, field)
+    }
+
+    /// The word at `field` of what there is for `rank`.
+    #[inline]
+    pub(in crate::transport) fn word(&self, rank: u32, field: u64) -> &AtomicU32 {
+        self.segment
+            .word32(self.segment.layout().area(rank) + field)
+    }
+}
+
+impl Roster for Host {
+    fn card(&self, rank: u32) -> Option<Card> {
+        Self::card(self, rank)
+    }
+
+    fn is_over(&self, rank: u32) -> bool {
+        Self::is_over(self, rank)
+    }
+
+    fn has_ended(&self, rank: u32) -> bool {
+        Self::has_ended(self, rank)
+    }
+}

@@ -1,0 +1,280 @@
+//! Rounds: every transport is looked at, and what is told of messages is done between the looks.
+//!
+//! Owns: in which order transports are looked at, what they tell is done, and what waits is sent.
+//! Must not know: how a transport moves a message, what a message says.
+
+use super::Transports;
+use super::contract::{Deliver, Lost, Message};
+use super::shm::{Link, Ran};
+use crate::constants::MPI_SUCCESS;
+use crate::errors::Outcome;
+use ferriband_mpi_proto::envelope::{Fin, Kind};
+use zerocopy::IntoBytes;
+
+/// Records of one channel that are taken before the others are looked at.
+const BATCH: u32 = 64;
+
+/// Who has transports, and does what they tell of between the looks at them.
+pub trait Owner {
+    /// Who is told of messages.
+    type Told: Deliver;
+
+    /// The transports.
+    fn transports(&mut self) -> &mut Transports;
+    /// The transports and who is told, for a look: nothing has come yet that a call waits for.
+    fn lend(&mut self) -> (&mut Transports, &mut Self::Told);
+    /// Whether what a call waits for has come since: to look for the next message is to fetch a
+    /// line that its sender has just written, which the call need not wait for.
+    fn has_enough(&self) -> bool;
+    /// Does what messages ask for that were told of.
+    fn settle(&mut self) -> Outcome;
+    /// Ends what concerns a rank that cannot be reached any more, and the call if the program wants
+    /// to end then.
+    fn bury(&mut self, lost: Lost) -> Outcome;
+    /// Puts a message behind those that wait for `peer`, and sends what can be sent.
+    fn queue(&mut self, peer: u32, message: Message) -> Outcome;
+    /// Sends what waits for room, as far as there is any. True if something has gone.
+    fn unstall(&mut self) -> Outcome<bool>;
+    /// Sends what waits for `peer`: not behind the next long message.
+    fn press(&mut self, peer: u32) -> Outcome;
+}
+
+impl Transports {
+    /// Looks at what is in use, and at one of the others in turn. True if something happened.
+    #[inline(always)]
+    pub fn progress<O: Owner>(owner: &mut O) -> Outcome<bool> {
+        let mut did = false;
+        let mut place = 0;
+        while let Some(from) = owner.transports().shm.polling.hot(place) {
+            let shm = &mut owner.transports().shm;
+            if shm.link(from).poll() {
+                shm.polling.hit(place);
+                drain(owner, from)?;
+                did = true;
+            }
+            place += 1;
+        }
+        if let Some(from) = owner.transports().shm.next_in_turn() {
+            did |= look(owner, from)?;
+        }
+        let Self { shm, host, .. } = owner.transports();
+        if let Some(host) = host
+            && let Some(rank) = shm.newcomers.next(host)
+        {
+            shm.accept(host, rank)?;
+            did = true;
+        }
+        if owner.transports().net.is_some() {
+            did |= Self::look_at_device(owner)?;
+        }
+        Ok(did)
+    }
+
+    /// Looks at all others: before the core is given away. True if something came.
+    pub fn progress_others<O: Owner>(owner: &mut O) -> Outcome<bool> {
+        let mut did = false;
+        for place in 0..owner.transports().shm.order.len() {
+            let from = owner.transports().shm.order[place];
+            did |= look(owner, from)?;
+        }
+        Ok(did)
+    }
+
+    /// Looks at the device. True if something happened.
+    pub fn look_at_device<O: Owner>(owner: &mut O) -> Outcome<bool> {
+        let net = owner.transports().net.as_mut();
+        let Some(net) = net.filter(|net| !net.is_dead()) else {
+            return Ok(false);
+        };
+        net.look_anew();
+        if net.has_parked() {
+            take_parked(owner)?;
+        }
+        let Some(net) = &mut owner.transports().net else {
+            return Ok(false);
+        };
+        let round = net.look()?;
+        if round.count != 0 {
+            take_completions(owner)?;
+        }
+        carry_all(owner)?;
+        let Self { net, host, .. } = owner.transports();
+        let (Some(net), Some(host)) = (net, host) else {
+            return Ok(false);
+        };
+        let mut did = net.look_after(round, host)?;
+        if net.has_blocks() {
+            did |= poll_blocks(owner)?;
+        }
+        Self::hear(owner)?;
+        Ok(round.count != 0 || did)
+    }
+
+    /// Has those buried who cannot be reached any more.
+    #[inline]
+    pub fn hear<O: Owner>(owner: &mut O) -> Outcome {
+        match owner.transports().has_lost() {
+            true => bury_lost(owner),
+            false => Ok(()),
+        }
+    }
+
+    /// Posts more of the long messages to and from `peer`, and has it told of those that are
+    /// written.
+    pub fn carry<O: Owner>(owner: &mut O, peer: u32) -> Outcome {
+        loop {
+            let Self { net, host, .. } = owner.transports();
+            let (Some(net), Some(host)) = (net, host) else {
+                return Ok(());
+            };
+            let Some(written) = net.move_on(host, peer)? else {
+                return Ok(());
+            };
+            let fin = Fin::of(written.receive, written.length, MPI_SUCCESS);
+            owner.queue(peer, Message::answer(Kind::Fin, fin.as_bytes()))?;
+            let Some(net) = &mut owner.transports().net else {
+                return Ok(());
+            };
+            if net.presses(peer, written.length) {
+                let pressed = owner.press(peer);
+                if let Some(net) = &mut owner.transports().net {
+                    net.has_pressed();
+                }
+                pressed?;
+            }
+        }
+    }
+}
+
+/// A channel that is not looked at in each round. True if something came.
+fn look<O: Owner>(owner: &mut O, from: u32) -> Outcome<bool> {
+    let Transports { shm, host, .. } = owner.transports();
+    let link = shm.link(from);
+    if link.is_ready() {
+        shm.polling.warm(from);
+        drain(owner, from)?;
+        return Ok(true);
+    }
+    if link.relieve()
+        && let Some(host) = host
+    {
+        host.ring(from);
+    }
+    Ok(false)
+}
+
+/// Takes what lies in the channel from rank `from`, in order; no more once what the caller waits
+/// for is over.
+#[inline]
+fn drain<O: Owner>(owner: &mut O, from: u32) -> Outcome {
+    let mut left = BATCH;
+    loop {
+        let (Transports { shm, host, .. }, told) = owner.lend();
+        let link: Option<&mut Link> = shm.links.get_mut(from as usize);
+        let (Some(host), Some(link)) = (host, link) else {
+            return Ok(());
+        };
+        let ran = link.run(host, from, &mut left, told);
+        let settled = owner.settle();
+        if ran? != Ran::Stopped || owner.has_enough() {
+            return settled;
+        }
+        settled?;
+    }
+}
+
+/// Takes all completions that there are, and does what they ask for. One that fails does not lose
+/// the others.
+fn take_completions<O: Owner>(owner: &mut O) -> Outcome {
+    let mut outcome = Ok(());
+    loop {
+        let (Transports { net, host, .. }, told) = owner.lend();
+        let (Some(net), Some(host)) = (net, host) else {
+            return outcome;
+        };
+        let taken = net.take(host, told);
+        let has_more = net.has_more();
+        outcome = outcome.and(taken).and(settle_told(owner));
+        if !has_more {
+            break;
+        }
+    }
+    let net = &mut owner.transports().net;
+    if net.as_mut().is_some_and(|net| net.has_taken()) {
+        outcome = outcome.and(owner.unstall().map(drop));
+    }
+    if let Some(net) = &mut owner.transports().net {
+        outcome = outcome.and(net.give_back());
+    }
+    outcome
+}
+
+/// Takes messages for which there was no memory.
+#[cold]
+fn take_parked<O: Owner>(owner: &mut O) -> Outcome {
+    loop {
+        let (Transports { net, host, .. }, told) = owner.lend();
+        let (Some(net), Some(host)) = (net, host) else {
+            return Ok(());
+        };
+        let stopped = net.take_parked(host, told);
+        let settled = settle_told(owner);
+        if !stopped? {
+            return settled;
+        }
+        settled?;
+    }
+}
+
+/// Takes records from the blocks that peers write to. True if something came.
+fn poll_blocks<O: Owner>(owner: &mut O) -> Outcome<bool> {
+    let mut did = false;
+    loop {
+        let (Transports { net, host, .. }, told) = owner.lend();
+        let (Some(net), Some(host)) = (net, host) else {
+            return Ok(did);
+        };
+        let polled = net.poll_blocks(host, told);
+        let settled = settle_told(owner);
+        let polled = polled?;
+        did |= polled.did;
+        settled?;
+        if !polled.stopped {
+            return Ok(did);
+        }
+    }
+}
+
+/// Does what the device's messages ask for, once those are buried whom it has lost.
+#[inline]
+fn settle_told<O: Owner>(owner: &mut O) -> Outcome {
+    let heard = Transports::hear(owner);
+    heard.and(owner.settle())
+}
+
+#[cold]
+fn bury_lost<O: Owner>(owner: &mut O) -> Outcome {
+    let mut outcome = Ok(());
+    while let Some(lost) = owner.transports().take_lost() {
+        outcome = outcome.and(owner.bury(lost));
+    }
+    outcome
+}
+
+/// Posts more of all long messages.
+fn carry_all<O: Owner>(owner: &mut O) -> Outcome {
+    let movers = |owner: &mut O| {
+        owner
+            .transports()
+            .net
+            .as_ref()
+            .map_or(0, |net| net.movers())
+    };
+    for at in (0..movers(owner)).rev() {
+        let net = &owner.transports().net;
+        if let Some(peer) = net.as_ref().and_then(|net| net.mover(at)) {
+            Transports::carry(owner, peer)?;
+        }
+    }
+    Ok(())
+}
