@@ -139,6 +139,25 @@ fn connections_between_hosts_are_made_anew() {
     says(&output, "heals: 2 ranks: ok\nheals: 4 ranks: ok\n", "");
 }
 
+/// Who moves long messages, and by which pieces, where a test has all of them.
+const WAYS: [&[&str]; 2] = [
+    &["--set", "rndv=get", "--set", "rndv_piece=65536"],
+    &["--set", "rndv=put", "--set", "rndv_piece=65536"],
+];
+
+#[test]
+fn long_messages_go_on_when_queue_pairs_fail() {
+    let program = Program::new("healslong");
+    for way in WAYS {
+        for ranks in [2, 4] {
+            let verbs = ["--same-host", "verbs"];
+            let said = program.succeeds(ranks, &[&verbs[..], way].concat());
+            assert_eq!(said, format!("healslong: {ranks} ranks: ok\n"), "{way:?}");
+        }
+    }
+    program.leaves_nobody();
+}
+
 #[test]
 fn a_full_dev_shm_is_no_matter() {
     let unshare = || {

@@ -69,10 +69,25 @@ pub enum Unit<'a> {
     Held(Held),
 }
 
+/// What is held is a request of the owner's, not a buffer, if it is not below.
+const REQUEST: u32 = 1 << 31;
+
+/// The request of the owner's that this is, which [`Kept::released`] has named; none of a buffer.
+#[inline]
+pub fn request_of(held: u32) -> Option<u32> {
+    held.checked_sub(REQUEST)
+}
+
 /// Whether an acknowledgement of all up to `acknowledged` is one of `seq`.
 #[inline]
 fn is_over(seq: u32, acknowledged: u32) -> bool {
     acknowledged.wrapping_sub(seq) < 1 << 31
+}
+
+impl Held {
+    fn is_buffer(&self) -> bool {
+        request_of(self.buffer).is_none()
+    }
 }
 
 impl Segment {
@@ -184,7 +199,24 @@ impl Kept {
         self.held.push_back(held);
     }
 
-    /// A buffer whose messages are all acknowledged.
+    /// The owner is to hear when message `seq` is acknowledged, which the log has: by `request`,
+    /// below 2^31, which [`Kept::released`] gives back in a form that [`request_of`] tells from a
+    /// buffer.
+    pub fn hold_request(&mut self, seq: u32, request: u32) {
+        let since = |seq: u32| seq.wrapping_sub(self.acknowledged);
+        let at = self
+            .held
+            .partition_point(|held| since(held.seq) < since(seq));
+        let held = Held {
+            seq,
+            buffer: REQUEST | request,
+            at: 0,
+            length: 0,
+        };
+        self.held.insert(at, held);
+    }
+
+    /// A buffer whose messages are all acknowledged, or a request of the owner's.
     #[inline]
     pub fn released(&mut self) -> Option<u32> {
         let first = self.held.front()?;
@@ -196,7 +228,8 @@ impl Kept {
 
     /// Nothing is to be sent again: the buffers that were held.
     pub fn abandon(&mut self) -> impl Iterator<Item = u32> {
-        mem::take(self).held.into_iter().map(|held| held.buffer)
+        let buffers = mem::take(self).held.into_iter().filter(Held::is_buffer);
+        buffers.map(|held| held.buffer)
     }
 
     /// The peer has taken all up to `seq`; `sent` is the last number that it can have. True if that
@@ -244,7 +277,8 @@ impl Kept {
                 (copy.seq, Unit::Copy(bytes))
             })
         });
-        let held = self.held.iter().map(|held| (held.seq, Unit::Held(*held)));
+        let held = self.held.iter().filter(|held| held.is_buffer());
+        let held = held.map(|held| (held.seq, Unit::Held(*held)));
         let mut all: Vec<(u32, Unit<'_>)> = copies
             .chain(held)
             .filter(|(seq, _)| !is_over(*seq, self.acknowledged))
@@ -294,9 +328,9 @@ impl Log for Kept {
                 Some((Number(copy.seq), Unit::Copy(bytes)))
             });
         let at = self.held.partition_point(|held| !is_behind(held.seq));
-        let held = self
-            .held
-            .get(at)
+        let mut held = self.held.range(at..).filter(|held| held.is_buffer());
+        let held = held
+            .next()
             .map(|held| (Number(held.seq), Unit::Held(*held)));
         match (copy, held) {
             (Some(copy), Some(held)) if held.0.is_before(copy.0) => Some(held),
@@ -314,6 +348,11 @@ mod tests {
         log.keep(seq, [&[1, 2], &[3]], length, |rest| rest.fill(seq as u8));
     }
 
+    /// The buffer of this message: they lie in one of their number.
+    fn named(seq: u32) -> u32 {
+        seq % REQUEST
+    }
+
     proptest! {
         #[test]
         fn what_is_not_acknowledged_is_kept_whole_and_in_order(
@@ -328,7 +367,7 @@ mod tests {
             for (length, ack, how) in steps {
                 if how == 0 {
                     sent = sent.wrapping_add(2);
-                    log.hold(Held { seq: sent, buffer: sent, at: 7, length: length as u32 });
+                    log.hold(Held { seq: sent, buffer: named(sent), at: 7, length: length as u32 });
                     expected.push_back((sent, length, true));
                 } else if log.has_room(length + 3) {
                     sent = sent.wrapping_add(1);
@@ -352,7 +391,7 @@ mod tests {
                 }
                 while let Some((seq, _, is_held)) = expected.front().copied().filter(|(seq, ..)| is_over(*seq, acked)) {
                     if is_held {
-                        prop_assert_eq!(buffers.remove(0), seq);
+                        prop_assert_eq!(buffers.remove(0), named(seq));
                     }
                     expected.pop_front();
                 }
@@ -369,7 +408,7 @@ mod tests {
                 for ((seq, kept), (number, length, is_held)) in kept.into_iter().zip(&expected) {
                     prop_assert_eq!(seq, *number);
                     match kept {
-                        Unit::Held(held) => prop_assert!(*is_held && held.buffer == seq && held.length as usize == *length),
+                        Unit::Held(held) => prop_assert!(*is_held && held.buffer == named(seq) && held.length as usize == *length),
                         Unit::Copy(bytes) => {
                             prop_assert!(!is_held);
                             prop_assert_eq!(&bytes[..3], &[1, 2, 3]);
@@ -380,7 +419,7 @@ mod tests {
                 // Each segment is as long as the longest message that it ever held alone.
                 prop_assert!(log.memory() <= (70_003 * SEGMENTS) as u64);
             }
-            let held: Vec<u32> = expected.iter().filter(|(.., is_held)| *is_held).map(|(seq, ..)| *seq).collect();
+            let held: Vec<u32> = expected.iter().filter(|(.., is_held)| *is_held).map(|(seq, ..)| named(*seq)).collect();
             prop_assert_eq!(log.abandon().collect::<Vec<_>>(), held);
         }
     }
@@ -394,6 +433,47 @@ mod tests {
         assert_eq!(log.unacknowledged().len(), 1);
         assert!(log.acknowledge(1, 1) && !log.acknowledge(1, 1));
         assert_eq!(log.unacknowledged().len(), 0);
+    }
+
+    #[test]
+    fn a_request_is_named_once_its_message_is_acknowledged_and_is_never_sent_again() {
+        // Before and behind the turn of the number 0.
+        for first in [1, u32::MAX - 1, u32::MAX] {
+            let seq = |at: u32| first.wrapping_add(at);
+            let mut log = Kept::behind(Number(first.wrapping_sub(1)));
+            keep(&mut log, seq(0), 8);
+            // Two messages went together in a buffer; the first of them is about a request.
+            let bundle = Held {
+                seq: seq(2),
+                buffer: 7,
+                at: 0,
+                length: 60,
+            };
+            log.hold(bundle);
+            log.hold_request(seq(1), 0);
+            log.hold_request(seq(0), 5);
+            let mut units = log.unacknowledged().into_iter();
+            let copy = units.next().expect("the first message is a copy");
+            assert_eq!(copy.0, seq(0));
+            assert_eq!(units.next(), Some((seq(2), Unit::Held(bundle))));
+            assert_eq!(units.next(), None);
+            let found = log.unit(Number(seq(1)));
+            assert_eq!(found, Some((Number(seq(2)), Unit::Held(bundle))));
+            assert_eq!(log.released(), None);
+            assert!(log.acknowledge(seq(0), seq(2)));
+            assert_eq!(log.released().map(request_of), Some(Some(5)));
+            assert_eq!(log.released(), None);
+            assert!(log.acknowledge(seq(2), seq(2)));
+            assert_eq!(log.released().map(request_of), Some(Some(0)));
+            assert_eq!(log.released().map(request_of), Some(None));
+            assert_eq!(log.released(), None);
+            log.hold_request(seq(3), 1);
+            log.hold(Held {
+                seq: seq(4),
+                ..bundle
+            });
+            assert_eq!(log.abandon().collect::<Vec<_>>(), [7]);
+        }
     }
 
     #[test]

@@ -11,9 +11,13 @@ use crate::errors::{MpiError, Outcome};
 use crate::host::{Link, Pair};
 use crate::objects::comms::WORLD;
 use crate::runtime::Runtime;
+use crate::transport::contract::{Deliver, Message};
 use crate::transport::counters::Told;
+use crate::transport::verbs;
+use ferriband_mpi_proto::envelope::{Fin, Kind};
 use ferriband_mpi_proto::fast::Design;
 use std::os::fd::RawFd;
+use zerocopy::IntoBytes;
 
 impl Runtime {
     /// Looks at the device. True if something happened.
@@ -42,7 +46,7 @@ impl Runtime {
         if net.has_blocks() {
             did |= self.poll_blocks()?;
         }
-        self.hear_of_losses()?;
+        self.hear(true)?;
         Ok(round.count != 0 || did)
     }
 
@@ -109,7 +113,7 @@ impl Runtime {
     /// Does what the device's messages ask for, once those are buried whom it has lost.
     #[inline]
     fn settle_told(&mut self) -> Outcome {
-        let heard = self.hear_of_losses();
+        let heard = self.hear(false);
         heard.and(self.settle_due())
     }
 
@@ -133,7 +137,10 @@ impl Runtime {
             let Some(written) = net.move_on(host, peer)? else {
                 return Ok(());
             };
-            self.fin(peer, written.receive, written.length, MPI_SUCCESS)?;
+            let fin = Fin::of(written.receive, written.length, MPI_SUCCESS);
+            let mut message = Message::answer(Kind::Fin, fin.as_bytes());
+            (message.head.flags, message.token) = (written.flags, written.token);
+            self.queue(peer, message)?;
             let presses = self
                 .net
                 .as_mut()
@@ -168,19 +175,30 @@ impl Runtime {
     }
 
     /// Ends what concerns ranks whose connections were lost, and the call if the program wants
-    /// that.
+    /// that; and messages that are over without a completion. `ends`: the round does.
     #[inline]
-    fn hear_of_losses(&mut self) -> Outcome {
+    fn hear(&mut self, ends: bool) -> Outcome {
         match &self.net {
-            Some(net) if net.has_lost() => self.bury_lost(),
+            Some(net) if net.has_news() => self.hear_news(ends),
             _ => Ok(()),
         }
     }
 
     #[cold]
-    fn bury_lost(&mut self) -> Outcome {
+    fn hear_news(&mut self, ends: bool) -> Outcome {
         let mut outcome = Ok(());
-        while let Some(lost) = self.net.as_mut().and_then(|net| net.take_lost()) {
+        loop {
+            let (Some(net), Some(host)) = (&mut self.net, &self.host) else {
+                return outcome;
+            };
+            let lost = match net.take_news(host, ends)? {
+                None => break,
+                Some(verbs::Told::Lost(lost)) => lost,
+                Some(verbs::Told::Ended(ended)) => {
+                    self.point.done(ended.peer, ended.token, ended.done);
+                    continue;
+                }
+            };
             if !self.point.peers[lost.peer as usize].lost {
                 self.lose(lost.peer);
             }
@@ -194,6 +212,9 @@ impl Runtime {
                 // on.
                 complain!("ferriband MPI: rank {}: {}", self.point.rank, error.text);
             }
+        }
+        if ends {
+            outcome = outcome.and(self.settle_due());
         }
         outcome
     }
@@ -215,7 +236,7 @@ impl Runtime {
             return Ok(());
         };
         let text = net.fail(why);
-        self.bury_lost()?;
+        self.hear_news(true)?;
         if fatal {
             return Err(MpiError::with(MPI_ERR_OTHER, text));
         }

@@ -12,11 +12,13 @@
 //! sleep for long.
 
 use super::Net;
+use super::news::News;
 use super::queue::What;
 use super::stages::Stages;
 use crate::errors::Outcome;
 use crate::ground::memory::Source;
 use crate::transport::contract::{Head, Roster};
+use ferriband_heal::kept::request_of;
 use ferriband_mpi_proto::envelope::Kind;
 use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
@@ -54,7 +56,12 @@ impl Net {
     pub(super) fn acknowledge(&mut self, peer: u32, ack: u32) {
         if let Some(link) = self.links[peer as usize].as_deref_mut()
             && ack != link.acks.log.acknowledged()
-            && acknowledged(&mut link.acks.log, &mut self.stages, ack, link.sent)
+            && acknowledged(
+                &mut link.acks.log,
+                (&mut self.stages, &mut self.life.news),
+                ack,
+                link.sent,
+            )
         {
             link.acks.is_log_full = false;
         }
@@ -80,14 +87,33 @@ impl Net {
 
 /// The peer of a log has taken all up to `ack`. True if that is news.
 #[inline]
-pub(super) fn acknowledged(log: &mut Replay, stages: &mut Stages, ack: u32, sent: u32) -> bool {
+pub(super) fn acknowledged(
+    log: &mut Replay,
+    to: (&mut Stages, &mut Vec<News>),
+    ack: u32,
+    sent: u32,
+) -> bool {
     let is_news = log.acknowledge(ack, sent);
     if is_news {
-        while let Some(buffer) = log.released() {
-            stages.give(buffer);
-        }
+        release(log, to);
     }
     is_news
+}
+
+/// What a log held for its owner, and does not need any more, is free or confirmed.
+#[inline]
+pub(super) fn release(log: &mut Replay, (stages, news): (&mut Stages, &mut Vec<News>)) {
+    while let Some(held) = log.released() {
+        match request_of(held) {
+            None => stages.give(held),
+            Some(transfer) => confirmed(news, transfer),
+        }
+    }
+}
+
+#[cold]
+fn confirmed(news: &mut Vec<News>, transfer: u32) {
+    news.push(News::Confirmed(transfer));
 }
 
 /// How a message in a staging buffer is kept.
@@ -164,7 +190,8 @@ impl Net {
             link.acks.owed.told();
             return Ok(());
         }
-        if let Some(index) = link.fast.inbound {
+        // A return word wakes nobody, and who has asked may sleep.
+        if let Some(index) = link.fast.inbound.filter(|_| !link.acks.owed.is_asked()) {
             link.acks.owed.told();
             return self.return_credit(index, ack);
         }
@@ -173,6 +200,22 @@ impl Net {
             self.link(peer).is_ready() && self.post_now(peer, &head, &[], Source::EMPTY)?.is_some();
         if !has_gone {
             self.owe(peer);
+        }
+        Ok(())
+    }
+
+    /// `peer` has asked for an acknowledgement, for what it sends is over only then.
+    #[cold]
+    pub(super) fn is_asked(&mut self, peer: u32) {
+        self.link(peer).acks.owed.ask();
+        self.life.news.push(News::Asks(peer));
+    }
+
+    /// Acknowledges what `peer` waits for, if that is still to be done.
+    #[cold]
+    pub(super) fn answer_asker<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome {
+        if self.link(peer).acks.owed.is_asked() {
+            self.tell_taken(roster, peer)?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use super::errors::failed;
 use super::link::Link;
+use super::news::News;
 use super::queue::What;
 use super::{Lent, Net, Reached};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
@@ -26,8 +27,9 @@ pub struct Lost {
 
 /// Who is gone, and whether the end has begun.
 pub struct Life {
-    /// Connections that were lost: what concerns those peers has still to end.
-    pub(super) gone: Vec<Lost>,
+    /// What is still to be told: of connections that were lost, for what concerns those peers has
+    /// to end, and of messages that are over.
+    pub(super) news: Vec<News>,
     /// The device has failed: nothing of it is asked any more.
     pub(super) is_dead: bool,
     /// When this rank last made sure that its peers are there.
@@ -42,7 +44,7 @@ impl Life {
     /// All are there.
     pub(super) fn new() -> Self {
         Self {
-            gone: Vec::new(),
+            news: Vec::new(),
             is_dead: false,
             alive: Instant::now(),
             closing: false,
@@ -149,18 +151,6 @@ impl Net {
         self.life.is_dead
     }
 
-    /// Whether connections were lost that nobody has heard of.
-    #[inline]
-    pub fn has_lost(&self) -> bool {
-        !self.life.gone.is_empty()
-    }
-
-    /// A connection that was lost and that nobody has heard of.
-    #[cold]
-    pub fn take_lost(&mut self) -> Option<Lost> {
-        self.life.gone.pop()
-    }
-
     /// The end begins: from here on each request has a completion, so that it can be waited for.
     pub fn close(&mut self) -> Outcome {
         self.life.closing = true;
@@ -254,7 +244,7 @@ impl Net {
             What::Moved { transfer, .. } => Some(transfer),
         };
         let transfer = self.moves.transfers[moved? as usize].as_ref()?;
-        Some(transfer.token())
+        Some(transfer.token)
     }
 
     /// Takes what the device has to say that is no completion. Why it has failed, if it has.
@@ -306,7 +296,7 @@ impl Net {
         let link = self.link(peer);
         if link.wire.lost.is_none() {
             link.wire.lost = Some(text.clone());
-            self.life.gone.push(Lost { peer, error: None });
+            self.life.news.push(News::Lost(Lost { peer, error: None }));
         }
         let now = self.connect.now();
         let link = self.link(peer);
@@ -333,7 +323,7 @@ impl Net {
         }
         self.moves.movers.retain(|mover| *mover != peer);
         for transfer in &mut self.moves.transfers {
-            if transfer.as_ref().is_some_and(|one| one.peer() == peer) {
+            if transfer.as_ref().is_some_and(|one| one.peer == peer) {
                 *transfer = None;
             }
         }
@@ -344,9 +334,13 @@ impl Net {
     #[cold]
     pub(super) fn lose_aloud(&mut self, peer: u32, why: &str, class: i32) {
         let error = Some(self.lose(peer, why, class));
-        match self.life.gone.iter_mut().find(|lost| lost.peer == peer) {
+        let mut untold = self.life.news.iter_mut().filter_map(|news| match news {
+            News::Lost(lost) if lost.peer == peer => Some(lost),
+            _ => None,
+        });
+        match untold.next() {
             Some(lost) => lost.error = error,
-            None => self.life.gone.push(Lost { peer, error }),
+            None => self.life.news.push(News::Lost(Lost { peer, error })),
         }
     }
 }

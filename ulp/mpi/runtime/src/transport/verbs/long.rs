@@ -2,91 +2,26 @@
 //! to the receiver's (RPut).
 
 use super::lane::LONGEST;
-use super::memory::{Purpose, Reach, Reachable, Refusal};
+use super::memory::{Purpose, Reachable, Refusal};
+use super::moves::{Direction, Transfer};
 use super::offers::{reach_sink, reach_source};
 use super::queue::What;
 use super::{Lent, Net};
-use crate::constants::{MPI_ERR_BUFFER, MPI_SUCCESS};
+use crate::constants::MPI_ERR_BUFFER;
 use crate::errors::Outcome;
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
-use crate::transport::contract::{
-    Asked, Deliver, Done, Fetch, Fetched, Offered, Place, Roster, Served,
-};
+use crate::transport::contract::{Asked, Deliver, Fetch, Fetched, Offered, Place, Roster, Served};
 use ferriband_heal::PeerNews;
 use ferriband_ibv::{RKey, SendFlags, SendWr};
-use std::collections::HashMap;
+use ferriband_mpi_proto::envelope::ACKNOW;
 
 /// Bytes of long messages after which their receiver hears of them, whatever could go along later.
 const PRESSING: u64 = 128 << 10;
 
-/// Long messages, to and from all peers.
-pub struct Moves {
-    pub(super) reach: Reach,
-    /// Memory that peers may reach, by what names its message.
-    pub(super) offers: HashMap<Token, Reachable>,
-    pub(super) transfers: Vec<Option<Transfer>>,
-    /// Ranks with long messages that are not posted whole.
-    pub(super) movers: Vec<u32>,
-}
-
-/// A long message under way.
-pub struct Transfer {
-    peer: u32,
-    /// What names it to this side; [`Token::NONE`]: nobody asks what becomes of it.
-    token: Token,
-    /// What the peer calls it.
-    name: u64,
-    direction: Direction,
-    remote: Place,
-    length: u64,
-    /// Bytes that have been asked for.
-    next: u64,
-    /// Bytes that have come, or gone.
-    done: u64,
-    /// Bytes of the whole message, for who sent it.
-    whole: u64,
-}
-
-impl Transfer {
-    /// Who it is from, or to.
-    pub fn peer(&self) -> u32 {
-        self.peer
-    }
-
-    /// What names it to this side.
-    pub fn token(&self) -> Token {
-        self.token
-    }
-
-    fn new(peer: u32, token: Token, direction: Direction, name: u64, length: u64) -> Self {
-        Self {
-            peer,
-            token,
-            name,
-            direction,
-            remote: Place::default(),
-            length,
-            next: 0,
-            done: 0,
-            whole: length,
-        }
-    }
-}
-
-#[derive(Clone)]
-enum Direction {
-    /// From the peer, into this range.
-    Read(Reachable),
-    /// To the peer, from this range.
-    Write(Reachable),
-    /// To the peer, by the lane, from this range; or the class of why it cannot be sent.
-    Lane(Result<Reachable, i32>),
-}
-
 /// What became of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Posted {
+pub(super) enum Posted {
     /// Bytes that are under way now.
     Some(u64),
     /// No room.
@@ -96,10 +31,14 @@ enum Posted {
 /// A message has been written whole, and its receiver does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
+    /// What names it to this side.
+    pub token: Token,
     /// What its receiver calls it.
     pub receive: u64,
     /// Its bytes.
     pub length: u64,
+    /// Flags of the envelope that says so.
+    pub flags: u8,
 }
 
 impl Net {
@@ -261,15 +200,19 @@ impl Net {
             let Some(transfer) = self.moves.transfers[index as usize].as_mut() else {
                 return Ok(None);
             };
-            transfer.next += bytes;
-            if transfer.next < transfer.length {
+            if !transfer.has_posted(bytes) {
                 continue;
             }
-            let (receive, length) = (transfer.name, transfer.length);
-            let is_written = matches!(transfer.direction, Direction::Write(_));
+            let (token, receive, length) = (transfer.token, transfer.name, transfer.length);
+            let is_written = transfer.says_written();
             self.link(peer).long.moving.pop_front();
             if is_written {
-                return Ok(Some(Written { receive, length }));
+                return Ok(Some(Written {
+                    token,
+                    receive,
+                    length,
+                    flags: if self.limits.acks { ACKNOW } else { 0 },
+                }));
             }
         }
     }
@@ -294,18 +237,14 @@ impl Net {
         self.coalesce.presses = false;
     }
 
-    /// Whether a part of a long message from or to `peer` has moved, or may have.
-    pub(super) fn is_carrying(&self, peer: u32) -> bool {
+    /// Whether a message from or to `peer` may be on its way by the lane.
+    pub(super) fn carries_by_lane(&self, peer: u32) -> bool {
         let Some(link) = self.links[peer as usize].as_deref() else {
             return false;
         };
-        let moving = &link.long.moving;
-        let mut transfers = (0..).zip(&self.moves.transfers);
+        let mut transfers = self.moves.transfers.iter().flatten();
         link.long.lane.oldest_landing().is_some()
-            || transfers.any(|(index, transfer)| {
-                let of_peer = transfer.as_ref().filter(|one| one.peer == peer);
-                of_peer.is_some_and(|one| one.next != 0 || !moving.contains(&index))
-            })
+            || transfers.any(|one| one.peer == peer && matches!(one.direction, Direction::Lane(_)))
     }
 
     /// `bytes` of a transfer have come, or gone.
@@ -319,27 +258,12 @@ impl Net {
         let Some(transfer) = self.moves.transfers[index as usize].as_mut() else {
             return;
         };
-        transfer.done += u64::from(bytes);
-        let is_done = transfer.done == transfer.length;
-        let token = transfer.token;
-        let done = match transfer.direction {
-            Direction::Read(_) => Done::Read {
-                send: transfer.name,
-                length: transfer.whole,
-            },
-            Direction::Lane(Err(class)) => Done::Over { class },
-            _ => Done::Over { class: MPI_SUCCESS },
-        };
-        if matches!(done, Done::Read { .. }) {
+        transfer.course.has_moved(bytes);
+        if matches!(transfer.direction, Direction::Read(_)) {
             self.link(peer).long.reads -= 1;
         }
-        if is_done {
-            self.moves.transfers[index as usize] = None;
-            self.stats.moved += 1;
-            // The rank may have died, and its messages with it.
-            if token != Token::NONE {
-                lent.done(peer, token, done);
-            }
+        if let Some(ended) = self.end_if_over(index) {
+            lent.done(peer, ended.token, ended.done);
         }
     }
 
@@ -364,23 +288,23 @@ impl Net {
                 continue;
             };
             // What is posted completes; nothing more of it is.
-            transfer.token = Token::NONE;
-            transfer.length = transfer.next;
+            transfer.give_up();
             link.long.moving.retain(|moving| *moving != index);
-            if matches!(transfer.direction, Direction::Lane(_)) || transfer.done == transfer.next {
+            if matches!(transfer.direction, Direction::Lane(_)) || transfer.is_over() {
                 *place = None;
             }
         }
     }
 
     /// Posts the next piece of transfer `index`.
-    fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
+    pub(super) fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
         let most_reads = self.most_reads();
         let id = self.link(peer).wire.id;
         let Some(transfer) = self.moves.transfers[index as usize].as_ref() else {
             return Ok(Posted::None);
         };
-        let (next, left) = (transfer.next, transfer.length - transfer.next);
+        let next = transfer.course.next;
+        let left = transfer.length - next;
         let remote = transfer.remote.address.wrapping_add(next);
         let key = RKey(transfer.remote.rkey);
         let bytes = match transfer.direction {

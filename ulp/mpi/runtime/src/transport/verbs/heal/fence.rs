@@ -42,13 +42,13 @@ enum Stage {
 }
 
 impl Net {
-    /// Whether a failed connection to `peer` is made anew: what is on its way is kept, and no part
-    /// of a long message has moved.
+    /// Whether a failed connection to `peer` is made anew: what is on its way is kept, and nothing
+    /// is on its way by the lane.
     pub(in super::super) fn heals(&mut self, peer: u32) -> bool {
         let link = self.link(peer);
         let has_carried = link.sent != 0 || link.received != 0;
         let is_gone = link.is_gone();
-        !is_gone && (self.limits.acks || !has_carried) && !self.is_carrying(peer)
+        !is_gone && (self.limits.acks || !has_carried) && !self.carries_by_lane(peer)
     }
 
     /// The life of the connection to `peer` is over, for this cause.
@@ -86,7 +86,7 @@ impl Net {
         }
         if !self.heals(peer) {
             let told = self.tell_end(peer);
-            let why = "it has failed while a long message was on its way";
+            let why = "it has failed while a long message was on its way by the lane";
             self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
             let session = &mut self.link(peer).wire.session;
             session.fenced(Taken::default(), now);
@@ -187,6 +187,7 @@ impl Net {
             }
         }
         self.numbers.forget_all_of(peer);
+        self.moves.movers.retain(|mover| *mover != peer);
         self.close_channels(peer);
         let now = self.connect.now();
         let link = self.link(peer);
@@ -196,6 +197,7 @@ impl Net {
         link.words.clear();
         link.heads = Default::default();
         link.long.reads = 0;
+        link.long.moving.clear();
         (link.acks.is_log_full, link.acks.owed) = Default::default();
         let acknowledged = link.acks.log.acknowledged();
         let taken = Taken {

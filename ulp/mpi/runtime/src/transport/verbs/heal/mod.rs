@@ -132,7 +132,7 @@ impl Net {
                 }
                 session.connected(done, now);
             }
-            Step::Replay { peer: word, .. } => return self.begin_replay(peer, word),
+            Step::Replay { own, peer: word } => return self.begin_replay(peer, own, word),
             Step::Up => (),
             Step::Lost(reason) => return self.bury(roster, peer, reason),
         }
@@ -175,18 +175,23 @@ impl Net {
         Err(self.lose(peer, &why, MPI_ERR_PROC_ABORTED))
     }
 
-    /// A message has come from `from`, whose connection is not up. Whether it is of a life.
+    /// A message has come from `from`, whose connection is not up. Whether it is of a life. What
+    /// the last life has left is judged before it is taken: what it begins is none of that.
     #[cold]
-    pub(super) fn admits(&mut self, from: u32) -> bool {
+    pub(super) fn admits(&mut self, from: u32) -> Outcome<bool> {
         let now = self.connect.now();
         let session = &mut self.link(from).wire.session;
         match session.state() {
-            State::Lost => return false,
+            State::Lost => return Ok(false),
             State::Answering => session.handle_message(now),
-            _ => return true,
+            State::Replaying => (),
+            _ => return Ok(true),
+        }
+        if let Some(Step::Replay { own, peer }) = session.poll_step() {
+            self.begin_replay(from, own, peer)?;
         }
         self.heed(from);
-        true
+        Ok(true)
     }
 
     /// Tells `peer` that this end of the connection is no more.
