@@ -140,9 +140,10 @@ fn connections_between_hosts_are_made_anew() {
 }
 
 /// Who moves long messages, and by which pieces, where a test has all of them.
-const WAYS: [&[&str]; 2] = [
+const WAYS: [&[&str]; 3] = [
     &["--set", "rndv=get", "--set", "rndv_piece=65536"],
     &["--set", "rndv=put", "--set", "rndv_piece=65536"],
+    &["--set", "rndv=send"],
 ];
 
 #[test]

@@ -301,6 +301,8 @@ pub struct Lane {
     pub qpn: U32,
     /// The PSN that its sends begin with, 24 bits.
     pub psn: U32,
+    /// The life of the connection that it belongs to: in another one it means nothing.
+    pub epoch: U32,
 }
 
 /// Body of [`Kind::Fin`].
@@ -483,6 +485,6 @@ mod tests {
         assert_eq!(size_of::<Cts>(), 48);
         assert_eq!(size_of::<Fin>(), 32);
         assert_eq!(size_of::<Channel>(), 32);
-        assert_eq!(size_of::<Lane>(), 8);
+        assert_eq!(size_of::<Lane>(), 12);
     }
 }

@@ -167,7 +167,9 @@ impl Runtime {
             lane: asked.lane.into(),
         };
         let peer = self.point.requests[receive].peer;
-        self.answer(peer, Kind::Cts, cts.as_bytes())
+        let mut message = Message::answer(Kind::Cts, cts.as_bytes());
+        message.head.context = asked.landed.into();
+        self.queue(peer, message)
     }
 
     /// The first `wanted` bytes of a message of `length` come to a receive as `work` says.
@@ -266,6 +268,7 @@ impl Runtime {
         let asked = Asked {
             place,
             lane: cts.lane.get(),
+            landed: 0,
         };
         if asked.lane != 0 || place.address != 0 {
             let what = (length, cts.receive_request.get());

@@ -241,6 +241,8 @@ pub struct Asked {
     pub place: Place,
     /// The number of the lane's receive that waits for it; 0: none.
     pub lane: u32,
+    /// The number of the lane's last receive that is over, for who sends into them.
+    pub landed: u32,
 }
 
 /// What becomes of a long message that was asked for.

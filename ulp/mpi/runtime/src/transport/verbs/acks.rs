@@ -185,20 +185,24 @@ impl Net {
         let is_over = roster.is_over(peer);
         let link = self.link(peer);
         let ack = link.received;
+        let wakes = link.acks.owed.is_asked() || link.long.lane.has_news();
         if is_over || link.wire.lost.is_some() {
             // Who has left needs to know nothing.
             link.acks.owed.told();
             return Ok(());
         }
         // A return word wakes nobody, and who has asked may sleep.
-        if let Some(index) = link.fast.inbound.filter(|_| !link.acks.owed.is_asked()) {
+        if let Some(index) = link.fast.inbound.filter(|_| !wakes) {
             link.acks.owed.told();
             return self.return_credit(index, ack);
         }
-        let head = Head::of(Kind::Note);
-        let has_gone =
-            self.link(peer).is_ready() && self.post_now(peer, &head, &[], Source::EMPTY)?.is_some();
-        if !has_gone {
+        let head = Head {
+            context: link.long.lane.landed().into(),
+            ..Head::of(Kind::Note)
+        };
+        if link.is_ready() && self.post_now(peer, &head, &[], Source::EMPTY)?.is_some() {
+            self.link(peer).long.lane.tell_landed();
+        } else {
             self.owe(peer);
         }
         Ok(())
@@ -211,10 +215,11 @@ impl Net {
         self.life.news.push(News::Asks(peer));
     }
 
-    /// Acknowledges what `peer` waits for, if that is still to be done.
+    /// Tells `peer` what has been taken and what has landed, if it waits for that and does not know.
     #[cold]
     pub(super) fn answer_asker<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome {
-        if self.link(peer).acks.owed.is_asked() {
+        let link = self.link(peer);
+        if link.acks.owed.is_asked() || link.long.lane.has_news() {
             self.tell_taken(roster, peer)?;
         }
         Ok(())
@@ -224,7 +229,9 @@ impl Net {
     #[cold]
     pub(super) fn pay<R: Roster>(&mut self, roster: &R) -> Outcome {
         for peer in std::mem::take(&mut self.blocks.owing) {
-            let is_due = self.link(peer).acks.owed.is_due()
+            let link = self.link(peer);
+            let is_due = link.acks.owed.is_due()
+                || link.long.lane.has_news()
                 || self
                     .inbound_of(peer)
                     .is_some_and(|inbound| inbound.is_due());

@@ -3,7 +3,7 @@
 
 use super::lane::LONGEST;
 use super::memory::{Purpose, Reachable, Refusal};
-use super::moves::{Direction, Transfer};
+use super::moves::{Awaits, Direction, Transfer};
 use super::offers::{reach_sink, reach_source};
 use super::queue::What;
 use super::{Lent, Net};
@@ -59,6 +59,7 @@ impl Net {
                 self.moves.offers.insert(what.receive, range);
                 return Ok(Fetched::Ask(Asked {
                     lane,
+                    landed: self.link(peer).long.lane.tell_landed(),
                     ..Asked::default()
                 }));
             }
@@ -83,7 +84,11 @@ impl Net {
             rkey: range.rkey(),
         };
         self.moves.offers.insert(what.receive, range);
-        Ok(Fetched::Ask(Asked { place, lane: 0 }))
+        Ok(Fetched::Ask(Asked {
+            place,
+            lane: 0,
+            landed: self.link(peer).long.lane.tell_landed(),
+        }))
     }
 
     /// Lets `sink` be written by requests: of this rank if `is_own`, else of its peer. Else how the
@@ -134,9 +139,11 @@ impl Net {
             Direction::Lane(Err(_)) => 0,
             _ => length,
         };
+        let transfer = Transfer::new(peer, token, direction, receive, length);
         self.begin_transfer(Transfer {
             remote: asked.place,
-            ..Transfer::new(peer, token, direction, receive, length)
+            awaits: self.awaited(&transfer, asked.lane),
+            ..transfer
         });
         Ok(Served::Moving)
     }
@@ -149,8 +156,21 @@ impl Net {
             return Err(self.broken_off(peer));
         }
         let direction = Direction::Lane(Err(class));
-        self.begin_transfer(Transfer::new(peer, Token::NONE, direction, 0, 0));
+        let transfer = Transfer::new(peer, Token::NONE, direction, 0, 0);
+        self.begin_transfer(Transfer {
+            awaits: self.awaited(&transfer, number),
+            ..transfer
+        });
         Ok(())
+    }
+
+    /// What must be known of a message that goes into the landing of this number, or into none.
+    /// Where nothing is kept it is over when it has gone.
+    fn awaited(&self, transfer: &Transfer, landing: u32) -> Awaits {
+        match transfer.direction {
+            Direction::Lane(_) if self.limits.acks => Awaits::Landing(landing),
+            _ => transfer.awaits,
+        }
     }
 
     fn begin_transfer(&mut self, transfer: Transfer) {
@@ -235,16 +255,6 @@ impl Net {
     /// What waited has been sent, as far as there was room.
     pub fn has_pressed(&mut self) {
         self.coalesce.presses = false;
-    }
-
-    /// Whether a message from or to `peer` may be on its way by the lane.
-    pub(super) fn carries_by_lane(&self, peer: u32) -> bool {
-        let Some(link) = self.links[peer as usize].as_deref() else {
-            return false;
-        };
-        let mut transfers = self.moves.transfers.iter().flatten();
-        link.long.lane.oldest_landing().is_some()
-            || transfers.any(|one| one.peer == peer && matches!(one.direction, Direction::Lane(_)))
     }
 
     /// `bytes` of a transfer have come, or gone.

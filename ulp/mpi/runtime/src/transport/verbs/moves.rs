@@ -3,15 +3,17 @@
 //! A message that is read is here when all requests have completed. Of one that is written, a
 //! completion says that the peer's adapter has it: it is over when the peer's runtime has
 //! acknowledged the message (FIN) that says that it is written (Koop et al., resilience, section
-//! IV-A: RPut). Must not know: how requests are posted.
+//! IV-A: RPut). One that goes by the lane is over when the peer has said that it has landed. Must
+//! not know: how requests are posted.
 
 use super::Net;
 use super::memory::{Reach, Reachable};
+use super::news::News;
 use crate::constants::MPI_SUCCESS;
 use crate::handle::Token;
 use crate::transport::contract::{Done, Place};
 use ferriband_heal::{Log, Number};
-use ferriband_mpi_proto::resume::{Moving, Under};
+use ferriband_mpi_proto::resume::{Moving, Under, has_landed};
 use std::collections::HashMap;
 
 /// Long messages, to and from all peers.
@@ -95,6 +97,8 @@ pub(super) enum Awaits {
     },
     /// That the peer has acknowledged the message of this number, which says so.
     Ack(u32),
+    /// That the landing of this number is over.
+    Landing(u32),
 }
 
 /// What has become of a long message.
@@ -195,7 +199,10 @@ impl Transfer {
                 Awaits::Ack(fin) => Some(Number(fin)),
                 _ => None,
             },
-            lane: 0,
+            lane: match self.awaits {
+                Awaits::Landing(number) => number,
+                _ => 0,
+            },
             told: Number(0),
             keys: 0,
         }
@@ -234,7 +241,7 @@ impl Net {
             self.link(peer).acks.log.hold_request(seq, index);
         } else {
             transfer.awaits = Awaits::Nothing;
-            self.life.news.push(super::news::News::Confirmed(index));
+            self.life.news.push(News::Confirmed(index));
         }
     }
 
@@ -249,14 +256,38 @@ impl Net {
         self.end_if_over(index)
     }
 
-    /// What is under way to and from `peer`.
-    pub(super) fn under(&self, peer: u32) -> Vec<Under> {
+    /// The landings of `peer` up to this number are over: the sends into them are, too.
+    pub(super) fn confirm_landings(&mut self, peer: u32, landed: u32) {
+        for index in 0..self.moves.transfers.len() as u32 {
+            let Some(one) = &mut self.moves.transfers[index as usize] else {
+                continue;
+            };
+            if one.peer != peer {
+                continue;
+            }
+            one.is_confirmed |= matches!(one.awaits, Awaits::Landing(it) if has_landed(it, landed));
+            let ended = self.end_if_over(index).map(News::Ended);
+            self.life.news.extend(ended);
+        }
+    }
+
+    /// Whether there are messages for the lane to `peer`.
+    pub(super) fn has_sends_by_lane(&self, peer: u32) -> bool {
+        let mut all = self.moves.transfers.iter().flatten();
+        all.any(|one| one.peer == peer && matches!(one.direction, Direction::Lane(_)))
+    }
+
+    /// What is under way to and from `peer`: what goes by the lane in the order of its landings.
+    pub(super) fn under(&mut self, peer: u32) -> Vec<Under> {
+        let known = self.link(peer).long.lane.known();
         let transfers = (0..).zip(&self.moves.transfers);
         let of_peer = transfers.filter_map(|(index, one)| Some((index, one.as_ref()?)));
-        of_peer
+        let mut all: Vec<Under> = of_peer
             .filter(|(_, one)| one.peer == peer)
             .map(|(index, one)| one.under(index))
-            .collect()
+            .collect();
+        all.sort_by_key(|one| one.lane.wrapping_sub(known));
+        all
     }
 
     /// Transfer `index` goes on from byte `to` in the life that begins. What its receiver is told

@@ -316,6 +316,7 @@ impl Net {
             | Kind::Resume
             | Kind::Close
             | Kind::Closed
+            | Kind::Cts
             | Kind::Fin
             | Kind::Note => self.take_word(from, envelope, body, lent),
             _ => {
@@ -341,8 +342,10 @@ impl Net {
             return Ok(());
         }
         match envelope.kind {
-            Kind::Fin => {
-                if envelope.flags & ACKNOW != 0 {
+            Kind::Cts | Kind::Fin => {
+                if envelope.kind == Kind::Cts {
+                    self.take_landed(from, envelope.context as u32);
+                } else if envelope.flags & ACKNOW != 0 {
                     self.is_asked(from);
                 }
                 let verdict = lent.to.eager(from, envelope, body)?;
@@ -360,8 +363,11 @@ impl Net {
             }
             Kind::Close => self.take_close(from, &body_of(from, body)?),
             Kind::Closed => self.take_closed(from, &body_of(from, body)?, lent),
-            // A note says nothing but that its sender is there.
-            _ => Ok(()),
+            // A note says nothing else but that its sender is there.
+            _ => {
+                self.take_landed(from, envelope.context as u32);
+                Ok(())
+            }
         }
     }
 

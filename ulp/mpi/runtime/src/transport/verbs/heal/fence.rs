@@ -42,13 +42,12 @@ enum Stage {
 }
 
 impl Net {
-    /// Whether a failed connection to `peer` is made anew: what is on its way is kept, and nothing
-    /// is on its way by the lane.
+    /// Whether a failed connection to `peer` is made anew: what is on its way is kept.
     pub(in super::super) fn heals(&mut self, peer: u32) -> bool {
         let link = self.link(peer);
         let has_carried = link.sent != 0 || link.received != 0;
         let is_gone = link.is_gone();
-        !is_gone && (self.limits.acks || !has_carried) && !self.carries_by_lane(peer)
+        !is_gone && (self.limits.acks || !has_carried)
     }
 
     /// The life of the connection to `peer` is over, for this cause.
@@ -86,7 +85,7 @@ impl Net {
         }
         if !self.heals(peer) {
             let told = self.tell_end(peer);
-            let why = "it has failed while a long message was on its way by the lane";
+            let why = "it has failed, and messages were not kept";
             self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
             let session = &mut self.link(peer).wire.session;
             session.fenced(Taken::default(), now);
@@ -94,11 +93,9 @@ impl Net {
         }
         let left = self.device.entries;
         let link = self.link(peer);
-        // No receive is posted to it, and nothing is on its way by it.
-        link.long.lane.lose();
-        if let Some(qp) = &link.wire.queue.qp {
+        for queue in [&link.wire.queue, &link.long.lane.queue] {
             // One that cannot be stopped is destroyed all the same.
-            let _ = qp.stop(QpState::Error);
+            let _ = queue.qp.as_ref().map(|qp| qp.stop(QpState::Error));
         }
         link.wire.fence = Some(Fence {
             began: now,
@@ -139,11 +136,13 @@ impl Net {
                 Ok(())
             }
             Stage::Closing => {
-                let qp = wire.queue.qp.take();
-                if let Some(Err(NotClosed { qp, .. })) = qp.map(ferriband_ibv::Qp::close) {
-                    wire.queue.qp = Some(qp);
-                    fence.not_before = now.after(BUSY_NS);
-                    return Ok(());
+                for queue in [&mut wire.queue, &mut link.long.lane.queue] {
+                    let qp = queue.qp.take();
+                    if let Some(Err(NotClosed { qp, .. })) = qp.map(ferriband_ibv::Qp::close) {
+                        queue.qp = Some(qp);
+                        fence.not_before = now.after(BUSY_NS);
+                        return Ok(());
+                    }
                 }
                 self.end_fence(peer);
                 Ok(())
@@ -156,9 +155,9 @@ impl Net {
     pub fn break_connections(&self) {
         let _ = self.connect.ud.stop(QpState::Error);
         for link in self.links.iter().flatten() {
-            if let Some(qp) = &link.wire.queue.qp {
+            for queue in [&link.wire.queue, &link.long.lane.queue] {
                 // One that cannot fail so has failed.
-                let _ = qp.stop(QpState::Error);
+                let _ = queue.qp.as_ref().map(|qp| qp.stop(QpState::Error));
             }
         }
     }
@@ -198,13 +197,14 @@ impl Net {
         link.heads = Default::default();
         link.long.reads = 0;
         link.long.moving.clear();
+        link.long.lane.fence();
         (link.acks.is_log_full, link.acks.owed) = Default::default();
         let acknowledged = link.acks.log.acknowledged();
         let taken = Taken {
             received: Number(link.received),
             sent: Number(link.sent),
             acknowledged: Number(acknowledged),
-            landed: 0,
+            landed: link.long.lane.landed(),
             keys: 0,
         };
         link.wire.session.fenced(taken, now);
