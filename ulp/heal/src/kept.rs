@@ -267,6 +267,17 @@ impl Kept {
         self.acknowledged
     }
 
+    /// The copy of message `seq`, which is to say something else when it is sent again; none of what
+    /// lies in a buffer.
+    #[cold]
+    pub fn copy_mut(&mut self, seq: u32) -> Option<&mut [u8]> {
+        let segments = self.full.iter_mut().chain([&mut self.last]);
+        segments.into_iter().find_map(|segment| {
+            let copy = segment.copies.iter().find(|copy| copy.seq == seq)?;
+            Some(&mut segment.bytes[copy.from as usize..copy.to as usize])
+        })
+    }
+
     /// What would be sent again: number and place of each message, or of the last one of those that
     /// went together, in order.
     pub fn unacknowledged(&self) -> Vec<(u32, Unit<'_>)> {
@@ -422,6 +433,28 @@ mod tests {
             let held: Vec<u32> = expected.iter().filter(|(.., is_held)| *is_held).map(|(seq, ..)| named(*seq)).collect();
             prop_assert_eq!(log.abandon().collect::<Vec<_>>(), held);
         }
+    }
+
+    #[test]
+    fn a_copy_says_something_else_when_it_is_sent_again() {
+        let mut log = Kept::default();
+        (1..=5).for_each(|seq| keep(&mut log, seq, 7_000));
+        for seq in [1, 5] {
+            let copy = log.copy_mut(seq).expect("it is a copy");
+            copy[1] = 77;
+            let Some((_, Unit::Copy(bytes))) = log.unit(Number(seq)) else {
+                panic!("it is a copy");
+            };
+            assert_eq!(bytes[..3], [1, 77, 3]);
+        }
+        log.hold(Held {
+            seq: 6,
+            buffer: 0,
+            at: 0,
+            length: 60,
+        });
+        assert_eq!(log.copy_mut(6), None);
+        assert_eq!(log.copy_mut(7), None);
     }
 
     #[test]

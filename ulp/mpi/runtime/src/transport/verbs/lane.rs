@@ -17,6 +17,7 @@
 //! the receives that are left are posted before that is said, and what has not landed is sent again
 //! (docs/design/heal.md, section 4). Must not know: what a message says.
 
+use super::faults::AtFault;
 use super::id::are_of_one_life;
 use super::limits::Rendezvous;
 use super::memory::Reachable;
@@ -123,11 +124,6 @@ impl Lane {
             known: self.known,
             ..Self::default()
         };
-    }
-
-    /// The message whose receive is the oldest.
-    pub fn oldest_landing(&self) -> Option<Token> {
-        self.landing.front().map(|(receive, _)| *receive)
     }
 
     /// The number of the last receive that is over: what the peer is told. From here on it is.
@@ -321,7 +317,7 @@ impl Net {
         }
         let what = self.link(peer).long.lane.queue.completed();
         if !wc.is_ok() {
-            let at_fault = what.and_then(|what| self.moved_by(what));
+            let at_fault = self.at_fault(what);
             return self.lost(peer, wc, at_fault, lent);
         }
         match what {
@@ -343,17 +339,12 @@ impl Net {
         if !self.uses_lane(peer, wc.id()) {
             return Ok(());
         }
-        let lane = &mut self.link(peer).long.lane;
         if !wc.is_ok() {
-            let at_fault = lane.oldest_landing();
-            return self.lost(peer, wc, at_fault, lent);
+            return self.lost(peer, wc, Some(AtFault::Landing), lent);
         }
-        let Some((receive, expected)) = lane.landing.pop_front() else {
+        let Some((receive, expected)) = self.has_landed(peer) else {
             return Err(self.broken_off(peer));
         };
-        lane.landed = next_landing(lane.landed);
-        lane.is_news = true;
-        self.life.news.push(News::Asks(peer));
         let (bytes, word) = (u64::from(wc.byte_len()), wc.immediate());
         let class = match word {
             None if bytes == expected => MPI_SUCCESS,
@@ -376,6 +367,17 @@ impl Net {
         self.stats.moved += 1;
         self.stats.landed += 1;
         Ok(())
+    }
+
+    /// The oldest receive of the lane is over, and counted: its message's name, and the bytes that
+    /// were expected.
+    pub(super) fn has_landed(&mut self, peer: u32) -> Option<(Token, u64)> {
+        let lane = &mut self.link(peer).long.lane;
+        let landing = lane.landing.pop_front()?;
+        lane.landed = next_landing(lane.landed);
+        lane.is_news = true;
+        self.life.news.push(News::Asks(peer));
+        Some(landing)
     }
 
     /// Makes the queue pair of the lane to `peer`, with the receives that are left: its number and

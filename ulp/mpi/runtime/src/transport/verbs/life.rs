@@ -2,14 +2,14 @@
 //! comes about; what is armed before this process sleeps.
 
 use super::errors::failed;
+use super::faults::{AtFault, is_of_memory};
 use super::link::Link;
 use super::news::News;
 use super::queue::What;
 use super::{Lent, Net, Reached};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome, broken};
-use crate::handle::Token;
-use crate::transport::contract::{Deliver, Done, Roster};
+use crate::transport::contract::{Deliver, Roster};
 use ferriband_heal::{Cause, PeerNews, State};
 use ferriband_ibv::{EventKind, Subject, Wc, WcStatus};
 use ferriband_mpi_proto::envelope::Kind;
@@ -64,16 +64,26 @@ const CARD_MS: i32 = 2;
 
 impl Net {
     /// The connection to `peer` has failed; the first completion says how, the others that follow
-    /// it are flushed. `at_fault`: the message that it is about, if its adapter says that of
-    /// memory.
+    /// it are flushed. `at_fault`: the message that it is about.
     #[cold]
     pub(super) fn lost<R: Roster, D: Deliver>(
         &mut self,
         peer: u32,
         wc: &Wc,
-        at_fault: Option<Token>,
+        at_fault: Option<AtFault>,
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
+        let status = wc.status();
+        let is_of_memory = is_of_memory(status);
+        if let Some(at_fault) = at_fault
+            && is_of_memory
+            && self.heals(peer)
+        {
+            // Whatever noticed first that the life is over, the message has no part in the next.
+            self.end_at_fault(peer, at_fault, lent);
+            self.end_life(peer, Cause::Message);
+            return Ok(());
+        }
         let wire = &self.link(peer).wire;
         if wire.lost.is_some() || !wire.has_life() {
             return Ok(());
@@ -84,7 +94,6 @@ impl Net {
             self.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
             return Ok(());
         }
-        let status = wc.status();
         let why = match status {
             WcStatus::RetryExceeded => "it does not answer any more (transport retry count exceeded, status 12)".to_owned(),
             WcStatus::RnrRetryExceeded => "it takes no message any more (receiver not ready, status 13)".to_owned(),
@@ -92,13 +101,10 @@ impl Net {
             WcStatus::LocalProtection => "the program's buffer is no memory that can be read or written (local protection error, status 4)".to_owned(),
             status => format!("{status:?} (status {}, vendor's code {:#x})", status.to_c(), wc.vendor_error()),
         };
-        let class = match status {
-            // the last where a peer that copies from this process cannot
-            WcStatus::RemoteAccess
-            | WcStatus::LocalProtection
-            | WcStatus::RemoteOperation
-            | WcStatus::RemoteInvalidRequest => MPI_ERR_BUFFER,
-            _ => MPI_ERR_PROC_ABORTED,
+        let class = if is_of_memory {
+            MPI_ERR_BUFFER
+        } else {
+            MPI_ERR_PROC_ABORTED
         };
         // Whether a host that does not answer is there, nobody says.
         let is_far = self.connect.reached[peer as usize] == Reached::Far;
@@ -109,11 +115,9 @@ impl Net {
         }
         // The queue pairs at both ends have failed: the message at fault ends with that class, and
         // the peer learns of it now, not when nobody has answered for long.
-        let at_fault = at_fault.filter(|_| class == MPI_ERR_BUFFER);
         let told = self.tell_end(peer);
-        if let Some(token) = at_fault {
-            self.withdraw(token);
-            lent.done(peer, token, Done::Over { class });
+        if let Some(at_fault) = at_fault.filter(|_| is_of_memory) {
+            self.end_at_fault(peer, at_fault, lent);
         }
         self.lose_aloud(peer, &why, class);
         told
@@ -230,21 +234,6 @@ impl Net {
         };
         let timeout = if timeout < 0 { most } else { timeout.min(most) };
         Ok((fds, timeout))
-    }
-
-    /// What names the message whose bytes were to be moved by what has completed, and is over.
-    #[cold]
-    pub(super) fn moved_by(&mut self, what: What) -> Option<Token> {
-        let moved = match what {
-            What::Room => None,
-            What::Buffer(buffer) => {
-                self.stages.give(buffer);
-                None
-            }
-            What::Moved { transfer, .. } => Some(transfer),
-        };
-        let transfer = self.moves.transfers[moved? as usize].as_ref()?;
-        Some(transfer.token)
     }
 
     /// Takes what the device has to say that is no completion. Why it has failed, if it has.

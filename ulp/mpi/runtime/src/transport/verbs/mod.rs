@@ -14,6 +14,7 @@ mod bundle;
 mod channel;
 mod device;
 mod errors;
+mod faults;
 mod heal;
 mod id;
 mod lane;

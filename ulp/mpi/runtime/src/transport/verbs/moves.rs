@@ -169,11 +169,12 @@ impl Transfer {
         is_known && self.course.is_posted && self.course.pending == 0
     }
 
-    fn ended(&self) -> Ended {
+    pub(super) fn ended(&self) -> Ended {
         let done = match self.direction {
-            Direction::Read(_) => Done::Read {
-                send: self.name,
+            Direction::Read(_) => Done::Told {
+                name: self.name,
                 length: self.whole,
+                class: MPI_SUCCESS,
             },
             Direction::Lane(Err(class)) => Done::Over { class },
             Direction::Write(_) | Direction::Lane(Ok(_)) => Done::Over { class: MPI_SUCCESS },

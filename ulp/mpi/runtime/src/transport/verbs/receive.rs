@@ -385,7 +385,7 @@ impl Net {
         }
         let what = link.wire.queue.completed();
         if !wc.is_ok() {
-            let at_fault = what.and_then(|what| self.moved_by(what));
+            let at_fault = self.at_fault(what);
             return self.lost(peer, wc, at_fault, lent);
         }
         let Some(what) = what else {
