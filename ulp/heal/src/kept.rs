@@ -14,8 +14,8 @@ use std::ops::Range;
 
 /// Bytes of a segment of the log, unless one message needs more.
 const SEGMENT: usize = 16 << 10;
-/// Segments, at most: so many messages may be on their way.
-const SEGMENTS: usize = 16;
+/// Bytes of all segments with messages, unless it is one message: so much may be on its way.
+const MOST: usize = 256 << 10;
 
 /// What was sent to one peer and is not acknowledged: copies, and messages that lie in buffers of
 /// the owner's, which it does not use again until they are given back.
@@ -128,7 +128,21 @@ impl Kept {
     /// Whether a message of `length` bytes can be copied.
     #[inline]
     pub fn has_room(&self, length: usize) -> bool {
-        self.last.fits(length) || self.last.used == 0 || self.full.len() + 1 < SEGMENTS
+        self.last.fits(length) || self.has_room_beside(length)
+    }
+
+    /// Whether there may be one more segment, for that message.
+    #[cold]
+    fn has_room_beside(&self, length: usize) -> bool {
+        let is_used = |one: &&Segment| one.used != 0;
+        let used = self.full.iter().chain([&self.last]).filter(is_used);
+        let bytes: usize = used.map(|segment| segment.bytes.len()).sum();
+        bytes == 0 || bytes + SEGMENT.max(length) <= MOST
+    }
+
+    /// Whether nothing is kept, nor held.
+    pub fn is_empty(&self) -> bool {
+        self.last.used == 0 && self.full.is_empty() && self.held.is_empty()
     }
 
     /// `length` bytes that a message can be laid into before it is sent, if there is room; nothing
@@ -153,6 +167,8 @@ impl Kept {
             self.full.push_back(mem::replace(&mut self.last, next));
         }
         self.last.grow(length);
+        // Room that was for short messages is not kept beside that for long ones.
+        while self.memory() > MOST as u64 && self.spare.pop().is_some() {}
         Some(())
     }
 
@@ -258,6 +274,8 @@ impl Kept {
                 break;
             }
             first.clear();
+            first.bytes.truncate(SEGMENT);
+            first.bytes.shrink_to_fit();
             self.spare.extend(self.full.pop_front());
         }
     }
@@ -427,8 +445,8 @@ mod tests {
                         }
                     }
                 }
-                // Each segment is as long as the longest message that it ever held alone.
-                prop_assert!(log.memory() <= (70_003 * SEGMENTS) as u64);
+                // The last segment is as long as the longest message that it ever held alone.
+                prop_assert!(log.memory() <= (MOST + 70_003) as u64);
             }
             let held: Vec<u32> = expected.iter().filter(|(.., is_held)| *is_held).map(|(seq, ..)| named(*seq)).collect();
             prop_assert_eq!(log.abandon().collect::<Vec<_>>(), held);
@@ -517,8 +535,28 @@ mod tests {
             seq += 1;
             keep(&mut log, seq, 7997);
         }
-        assert_eq!(seq as usize, 2 * SEGMENTS);
+        assert_eq!(seq as usize, 2 * MOST / SEGMENT);
         log.acknowledge(2, seq);
         assert!(log.has_room(8000));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes_whatever_the_messages_are_like() {
+        let mut log = Kept::default();
+        let mut seq = 0;
+        for length in [64 << 10, 8000, 64 << 10, 20_000] {
+            while log.has_room(length) {
+                seq += 1;
+                keep(&mut log, seq, length - 3);
+            }
+            assert!(Log::bytes(&log) <= MOST as u64);
+            assert!(log.memory() <= (MOST + (64 << 10)) as u64);
+            log.acknowledge(seq, seq);
+            assert!(log.is_empty());
+        }
+        // One that is longer than all that may be kept goes alone.
+        assert!(log.has_room(2 * MOST));
+        keep(&mut log, seq + 1, 2 * MOST);
+        assert!(!log.has_room(SEGMENT) && !log.is_empty());
     }
 }
