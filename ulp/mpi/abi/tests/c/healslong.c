@@ -4,6 +4,7 @@
  * has them fail, so none do. */
 #include "check.h"
 #include <ferriband_mpi.h>
+#include <unistd.h>
 
 enum { SHORT = 64 << 10, LONG = 1 << 20, SEVERAL = 4, BLOCK = 1024 };
 
@@ -113,6 +114,31 @@ static void collectives(long round)
 		CHECK(holds(taken[1] + from * SHORT, SHORT, (int)round + from * size + rank));
 }
 
+/* Messages that their receiver takes when their sender has come to MPI_Finalize, and its
+ * connections have failed. */
+static void into_the_end(void)
+{
+	enum { LAST = 12 };
+	static unsigned char words[LAST][BLOCK];
+	if (rank % 2 == 0) {
+		for (int i = 0; i < LAST; i++) {
+			fill(words[i], BLOCK, i);
+			CHECK(MPI_Send(words[i], BLOCK, MPI_BYTE, other, 6, MPI_COMM_WORLD) == MPI_SUCCESS);
+			if (i == LAST - 2 && rank % 4 == 0)
+				CHECK(ferriband_mpi_switch_setting("queue-pairs", "error") == 0);
+		}
+		CHECK(ferriband_mpi_switch_setting("queue-pairs", "error") == 0);
+		return;
+	}
+	usleep(30000);
+	if (rank % 4 == 3)
+		CHECK(ferriband_mpi_switch_setting("queue-pairs", "error") == 0);
+	for (int i = 0; i < LAST; i++) {
+		CHECK(MPI_Recv(words[i], BLOCK, MPI_BYTE, other, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+		CHECK(holds(words[i], BLOCK, i));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct ferriband_mpi_stats stats;
@@ -144,5 +170,10 @@ int main(int argc, char **argv)
 	}
 	CHECK(ferriband_mpi_get_stats(&stats) == 0);
 	CHECK(stats.remote_peers == 0 || stats.heals > 0);
-	return end("healslong");
+	if (rank == 0)
+		printf("healslong: %d ranks: ok
+", size);
+	into_the_end();
+	CHECK(MPI_Finalize() == MPI_SUCCESS);
+	return 0;
 }

@@ -280,8 +280,8 @@ impl Runtime {
     }
 
     /// Whether all that was sent by verbs has come.
-    pub fn is_drained(&self) -> bool {
-        match (&self.net, &self.host) {
+    pub fn is_drained(&mut self) -> bool {
+        match (&mut self.net, &self.host) {
             (Some(net), Some(host)) => net.is_drained(host),
             _ => true,
         }

@@ -19,7 +19,7 @@ use crate::errors::Outcome;
 use crate::ground::memory::Source;
 use crate::transport::contract::{Head, Roster};
 use ferriband_heal::kept::request_of;
-use ferriband_mpi_proto::envelope::Kind;
+use ferriband_mpi_proto::envelope::{ACKNOW, Kind};
 use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
 
@@ -213,6 +213,23 @@ impl Net {
     pub(super) fn is_asked(&mut self, peer: u32) {
         self.link(peer).acks.owed.ask();
         self.life.news.push(News::Asks(peer));
+    }
+
+    /// Asks `peer` to acknowledge the last message to it, once.
+    #[cold]
+    pub(super) fn ask_for_acknowledgement(&mut self, peer: u32) {
+        let link = self.link(peer);
+        let last = Some(link.sent);
+        if link.is_ready() && link.acks.asked != last {
+            let head = Head {
+                flags: ACKNOW,
+                ..Head::of(Kind::Note)
+            };
+            // What cannot be asked now is asked in the next round, or in the next life.
+            if let Ok(Some(_)) = self.post_now(peer, &head, &[], Source::EMPTY) {
+                self.link(peer).acks.asked = last;
+            }
+        }
     }
 
     /// Tells `peer` what has been taken and what has landed, if it waits for that and does not know.

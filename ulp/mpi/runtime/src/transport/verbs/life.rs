@@ -166,14 +166,25 @@ impl Net {
         self.life.closing = false;
     }
 
-    /// Whether all that was sent has come, to those who need it.
-    pub fn is_drained<R: Roster>(&self, roster: &R) -> bool {
-        (0..).zip(&self.links).all(|(peer, link)| {
-            let Some(link) = link.as_deref() else {
-                return true;
+    /// Whether all that was sent has come to the runtimes of those who need it, who are asked to
+    /// say so: behind the end nothing is sent again.
+    pub fn is_drained<R: Roster>(&mut self, roster: &R) -> bool {
+        let mut is_all = true;
+        for peer in 0..self.links.len() as u32 {
+            let Some(link) = self.links[peer as usize].as_deref() else {
+                continue;
             };
-            link.is_quiet() || link.is_gone() || has_left(roster, peer)
-        })
+            if link.is_gone() || has_left(roster, peer) {
+                continue;
+            }
+            // Who is over has what it needs.
+            let has_rest = !link.acks.log.is_empty() && !roster.is_over(peer);
+            is_all &= link.is_quiet() && !has_rest;
+            if has_rest {
+                self.ask_for_acknowledgement(peer);
+            }
+        }
+        is_all
     }
 
     /// Who only waits has nothing under way that would tell him that a peer's host is gone: now and
@@ -275,7 +286,8 @@ impl Net {
     }
 
     /// The connection to `peer` is gone: nothing of it reads or writes memory any more, and what it
-    /// held of others' is free.
+    /// held of others' is free. Its queue pair is in error, and is destroyed where no completion is
+    /// in hand.
     #[cold]
     pub(super) fn lose(&mut self, peer: u32, why: &str, class: i32) -> MpiError {
         let text = format!(
@@ -283,21 +295,21 @@ impl Net {
             self.device.name
         );
         let link = self.link(peer);
-        if link.wire.lost.is_none() {
+        let is_news = link.wire.lost.is_none();
+        if is_news {
             link.wire.lost = Some(text.clone());
             self.life.news.push(News::Lost(Lost { peer, error: None }));
         }
         let now = self.connect.now();
         let link = self.link(peer);
         link.wire.session.handle_peer(PeerNews::Dead, now);
-        (link.wire.fence, link.wire.replay) = (None, None);
+        link.wire.replay = None;
         link.long.lane.lose();
         link.long.moving.clear();
         link.words.clear();
         (link.fast.out, link.fast.gate, link.fast.lull) = Default::default();
         (link.acks.is_log_full, link.acks.owed) = Default::default();
         link.wire.id = 0;
-        let number = link.wire.queue.qp.take().map(|qp| qp.number().0);
         let held: Vec<u32> = link.acks.log.abandon().collect();
         for buffer in held {
             self.stages.give(buffer);
@@ -307,8 +319,12 @@ impl Net {
                 self.stages.give(buffer);
             }
         }
-        if let Some(number) = number {
-            self.numbers.forget(number);
+        if self.life.is_dead || self.link(peer).wire.queue.qp.is_none() {
+            let wire = &mut self.link(peer).wire;
+            (wire.fence, wire.queue.qp) = (None, None);
+            self.numbers.forget_all_of(peer);
+        } else if is_news {
+            self.begin_burial(peer);
         }
         self.moves.movers.retain(|mover| *mover != peer);
         for transfer in &mut self.moves.transfers {

@@ -97,6 +97,8 @@ pub struct Acks {
     pub is_log_full: bool,
     /// What the peer is not told that it has come.
     pub owed: Owed,
+    /// The last message in this life behind which an acknowledgement was asked for.
+    pub asked: Option<u32>,
 }
 
 /// What the last messages by SEND said, so that the next need not say it.

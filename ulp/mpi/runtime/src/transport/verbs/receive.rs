@@ -341,13 +341,14 @@ impl Net {
             // What it is about has ended with that rank.
             return Ok(());
         }
+        if envelope.flags & ACKNOW != 0 {
+            self.is_asked(from);
+        }
+        if matches!(envelope.kind, Kind::Cts | Kind::Note) {
+            self.take_landed(from, envelope.context as u32);
+        }
         match envelope.kind {
             Kind::Cts | Kind::Fin => {
-                if envelope.kind == Kind::Cts {
-                    self.take_landed(from, envelope.context as u32);
-                } else if envelope.flags & ACKNOW != 0 {
-                    self.is_asked(from);
-                }
                 let verdict = lent.to.eager(from, envelope, body)?;
                 lent.is_stopped |= verdict == Verdict::Stop;
                 Ok(())
@@ -364,10 +365,7 @@ impl Net {
             Kind::Close => self.take_close(from, &body_of(from, body)?),
             Kind::Closed => self.take_closed(from, &body_of(from, body)?, lent),
             // A note says nothing else but that its sender is there.
-            _ => {
-                self.take_landed(from, envelope.context as u32);
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Fence {
     received: Option<u32>,
     /// Nothing is tried before.
     not_before: Ns,
+    /// The peer is lost: there is no life behind it.
+    is_last: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,7 +93,20 @@ impl Net {
             session.fenced(Taken::default(), now);
             return told;
         }
-        let left = self.device.entries;
+        self.stop_all(peer, false);
+        Ok(())
+    }
+
+    /// `peer` is lost: its queue pairs fail at once, and go behind the completions that they have
+    /// left, for these name receive buffers.
+    #[cold]
+    pub(in super::super) fn begin_burial(&mut self, peer: u32) {
+        self.stop_all(peer, true);
+        self.heed(peer);
+    }
+
+    fn stop_all(&mut self, peer: u32, is_last: bool) {
+        let (now, left) = (self.connect.now(), self.device.entries);
         let link = self.link(peer);
         for queue in [&link.wire.queue, &link.long.lane.queue] {
             // One that cannot be stopped is destroyed all the same.
@@ -103,8 +118,8 @@ impl Net {
             left,
             received: None,
             not_before: now,
+            is_last,
         });
-        Ok(())
     }
 
     /// Goes on with the fence to `peer`, if there is one: a look at the device has found `count`
@@ -122,7 +137,10 @@ impl Net {
                 fence.left = fence.left.saturating_sub(count);
                 let is_late = now.since(fence.began) >= LAST_RECEIVE_NS;
                 if (count == 0 || fence.left == 0) && (takes_none || is_late) {
-                    fence.stage = Stage::Draining;
+                    fence.stage = match fence.is_last {
+                        true => Stage::Closing,
+                        false => Stage::Draining,
+                    };
                 }
                 self.take_events()
             }
@@ -136,6 +154,7 @@ impl Net {
                 Ok(())
             }
             Stage::Closing => {
+                let is_last = fence.is_last;
                 for queue in [&mut wire.queue, &mut link.long.lane.queue] {
                     let qp = queue.qp.take();
                     if let Some(Err(NotClosed { qp, .. })) = qp.map(ferriband_ibv::Qp::close) {
@@ -144,7 +163,12 @@ impl Net {
                         return Ok(());
                     }
                 }
-                self.end_fence(peer);
+                if is_last {
+                    self.numbers.forget_all_of(peer);
+                    self.link(peer).wire.fence = None;
+                } else {
+                    self.end_fence(peer);
+                }
                 Ok(())
             }
         }
@@ -199,6 +223,7 @@ impl Net {
         link.long.moving.clear();
         link.long.lane.fence();
         (link.acks.is_log_full, link.acks.owed) = Default::default();
+        link.acks.asked = None;
         let acknowledged = link.acks.log.acknowledged();
         let taken = Taken {
             received: Number(link.received),
