@@ -135,6 +135,47 @@ fn connections_between_hosts_are_made_anew() {
     }
     let output = two_hosts(&[Program::new("heals")], &[]);
     says(&output, "heals: 2 ranks: ok\nheals: 4 ranks: ok\n", "");
+    let output = two_hosts(&[Program::new("healslong")], &[("ROUNDS", "15")]);
+    says(
+        &output,
+        "healslong: 2 ranks: ok\nhealslong: 4 ranks: ok\n",
+        "",
+    );
+}
+
+/// Queue pairs of a job fail again and again, as an administrator lets them, once the job has left
+/// the file of which the name is in OUTSIDE.
+const LETS_FAIL: &str = r#"
+ferriband=$0; program=$1; shift
+"$ferriband" mpirun -n 2 --timeout 300 --same-host verbs "$@" "$program" & job=$!
+while kill -0 $job 2>/dev/null; do
+    [ ! -e "$OUTSIDE" ] || "$ferriband" fault qp-error --all >/dev/null 2>&1
+    sleep 0.02
+done
+wait $job
+"#;
+
+#[test]
+fn long_messages_go_on_when_an_administrator_lets_queue_pairs_fail() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let program = Program::new("healslong");
+    for (number, way) in WAYS.iter().enumerate() {
+        let file = program.0.with_extension(number.to_string());
+        let output = Command::new("unshare")
+            .args(["--user", "--map-current-user", "--keep-caps", "--net"])
+            .args(["sh", "-c", LETS_FAIL, FERRIBAND])
+            .arg(&program.0)
+            .args(*way)
+            .env("FERRIBAND_LIB_DIR", library_dir())
+            .env("OUTSIDE", &file)
+            .env("ROUNDS", "10")
+            .stdin(Stdio::null())
+            .output()
+            .expect("unshare runs");
+        says(&output, "healslong: 2 ranks: ok\n", &format!("{way:?}"));
+    }
 }
 
 #[test]
