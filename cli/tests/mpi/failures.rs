@@ -4,6 +4,13 @@ use super::{FERRIBAND, Program, has_network_namespaces, library_dir, two_hosts};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+/// Who moves long messages, and by which pieces, where a test has all of them.
+const WAYS: [&[&str]; 3] = [
+    &["--set", "rndv=get", "--set", "rndv_piece=65536"],
+    &["--set", "rndv=put", "--set", "rndv_piece=65536"],
+    &["--set", "rndv=send"],
+];
+
 /// A job has printed this, and nothing went wrong with it.
 #[track_caller]
 fn says(output: &Output, said: &str, what: &str) {
@@ -91,22 +98,13 @@ fn memory_that_cannot_be_reached_is_found_between_hosts_too() {
 }
 
 #[test]
-fn memory_that_is_lost_meanwhile_ends_the_connection_at_both_sides_at_once() {
+fn memory_that_is_lost_meanwhile_ends_its_message_at_both_sides_and_nothing_else() {
     let program = Program::new("torn");
-    for (way, mover) in [("rndv=get", "1"), ("rndv=put", "0"), ("rndv=send", "2")] {
-        for whose in ["0", "1"] {
-            let options = ["--same-host", "verbs", "--set", way];
-            let output = program.run(2, &options, &[whose, mover]);
-            let said = String::from_utf8_lossy(&output.stdout);
-            let complained = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(said, "torn: ok\n", "{way} {whose}: {complained}");
-            // By SEND each side's own adapter says so.
-            let how = if mover == "2" {
-                "is lost: "
-            } else {
-                "the other end is no more"
-            };
-            assert!(complained.contains(how), "{way} {whose}: {complained}");
+    for way in WAYS {
+        for whose in ["0", "1", "2"] {
+            let options = [&["--same-host", "verbs"][..], way].concat();
+            let output = program.run(2, &options, &[whose]);
+            says(&output, "torn: 2 ranks: ok\n", &format!("{way:?} {whose}"));
         }
     }
 }
@@ -137,6 +135,60 @@ fn connections_between_hosts_are_made_anew() {
     }
     let output = two_hosts(&[Program::new("heals")], &[]);
     says(&output, "heals: 2 ranks: ok\nheals: 4 ranks: ok\n", "");
+    let output = two_hosts(&[Program::new("healslong")], &[("ROUNDS", "15")]);
+    says(
+        &output,
+        "healslong: 2 ranks: ok\nhealslong: 4 ranks: ok\n",
+        "",
+    );
+}
+
+/// Queue pairs of a job fail again and again, as an administrator lets them, once the job has left
+/// the file of which the name is in OUTSIDE.
+const LETS_FAIL: &str = r#"
+ferriband=$0; program=$1; shift
+"$ferriband" mpirun -n 2 --timeout 300 --same-host verbs "$@" "$program" & job=$!
+while kill -0 $job 2>/dev/null; do
+    [ ! -e "$OUTSIDE" ] || "$ferriband" fault qp-error --all >/dev/null 2>&1
+    sleep 0.02
+done
+wait $job
+"#;
+
+#[test]
+fn long_messages_go_on_when_an_administrator_lets_queue_pairs_fail() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let program = Program::new("healslong");
+    for (number, way) in WAYS.iter().enumerate() {
+        let file = program.0.with_extension(number.to_string());
+        let output = Command::new("unshare")
+            .args(["--user", "--map-current-user", "--keep-caps", "--net"])
+            .args(["sh", "-c", LETS_FAIL, FERRIBAND])
+            .arg(&program.0)
+            .args(*way)
+            .env("FERRIBAND_LIB_DIR", library_dir())
+            .env("OUTSIDE", &file)
+            .env("ROUNDS", "10")
+            .stdin(Stdio::null())
+            .output()
+            .expect("unshare runs");
+        says(&output, "healslong: 2 ranks: ok\n", &format!("{way:?}"));
+    }
+}
+
+#[test]
+fn long_messages_go_on_when_queue_pairs_fail() {
+    let program = Program::new("healslong");
+    for way in WAYS {
+        for ranks in [2, 4] {
+            let verbs = ["--same-host", "verbs"];
+            let said = program.succeeds(ranks, &[&verbs[..], way].concat());
+            assert_eq!(said, format!("healslong: {ranks} ranks: ok\n"), "{way:?}");
+        }
+    }
+    program.leaves_nobody();
 }
 
 #[test]

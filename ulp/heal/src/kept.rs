@@ -14,8 +14,8 @@ use std::ops::Range;
 
 /// Bytes of a segment of the log, unless one message needs more.
 const SEGMENT: usize = 16 << 10;
-/// Segments, at most: so many messages may be on their way.
-const SEGMENTS: usize = 16;
+/// Bytes of all segments with messages, unless it is one message: so much may be on its way.
+const MOST: usize = 256 << 10;
 
 /// What was sent to one peer and is not acknowledged: copies, and messages that lie in buffers of
 /// the owner's, which it does not use again until they are given back.
@@ -69,10 +69,25 @@ pub enum Unit<'a> {
     Held(Held),
 }
 
+/// What is held is a request of the owner's, not a buffer, if it is not below.
+const REQUEST: u32 = 1 << 31;
+
+/// The request of the owner's that this is, which [`Kept::released`] has named; none of a buffer.
+#[inline]
+pub fn request_of(held: u32) -> Option<u32> {
+    held.checked_sub(REQUEST)
+}
+
 /// Whether an acknowledgement of all up to `acknowledged` is one of `seq`.
 #[inline]
 fn is_over(seq: u32, acknowledged: u32) -> bool {
     acknowledged.wrapping_sub(seq) < 1 << 31
+}
+
+impl Held {
+    fn is_buffer(&self) -> bool {
+        request_of(self.buffer).is_none()
+    }
 }
 
 impl Segment {
@@ -113,7 +128,21 @@ impl Kept {
     /// Whether a message of `length` bytes can be copied.
     #[inline]
     pub fn has_room(&self, length: usize) -> bool {
-        self.last.fits(length) || self.last.used == 0 || self.full.len() + 1 < SEGMENTS
+        self.last.fits(length) || self.has_room_beside(length)
+    }
+
+    /// Whether there may be one more segment, for that message.
+    #[cold]
+    fn has_room_beside(&self, length: usize) -> bool {
+        let is_used = |one: &&Segment| one.used != 0;
+        let used = self.full.iter().chain([&self.last]).filter(is_used);
+        let bytes: usize = used.map(|segment| segment.bytes.len()).sum();
+        bytes == 0 || bytes + SEGMENT.max(length) <= MOST
+    }
+
+    /// Whether nothing is kept, nor held.
+    pub fn is_empty(&self) -> bool {
+        self.last.used == 0 && self.full.is_empty() && self.held.is_empty()
     }
 
     /// `length` bytes that a message can be laid into before it is sent, if there is room; nothing
@@ -138,6 +167,8 @@ impl Kept {
             self.full.push_back(mem::replace(&mut self.last, next));
         }
         self.last.grow(length);
+        // Room that was for short messages is not kept beside that for long ones.
+        while self.memory() > MOST as u64 && self.spare.pop().is_some() {}
         Some(())
     }
 
@@ -184,7 +215,24 @@ impl Kept {
         self.held.push_back(held);
     }
 
-    /// A buffer whose messages are all acknowledged.
+    /// The owner is to hear when message `seq` is acknowledged, which the log has: by `request`,
+    /// below 2^31, which [`Kept::released`] gives back in a form that [`request_of`] tells from a
+    /// buffer.
+    pub fn hold_request(&mut self, seq: u32, request: u32) {
+        let since = |seq: u32| seq.wrapping_sub(self.acknowledged);
+        let at = self
+            .held
+            .partition_point(|held| since(held.seq) < since(seq));
+        let held = Held {
+            seq,
+            buffer: REQUEST | request,
+            at: 0,
+            length: 0,
+        };
+        self.held.insert(at, held);
+    }
+
+    /// A buffer whose messages are all acknowledged, or a request of the owner's.
     #[inline]
     pub fn released(&mut self) -> Option<u32> {
         let first = self.held.front()?;
@@ -196,7 +244,8 @@ impl Kept {
 
     /// Nothing is to be sent again: the buffers that were held.
     pub fn abandon(&mut self) -> impl Iterator<Item = u32> {
-        mem::take(self).held.into_iter().map(|held| held.buffer)
+        let buffers = mem::take(self).held.into_iter().filter(Held::is_buffer);
+        buffers.map(|held| held.buffer)
     }
 
     /// The peer has taken all up to `seq`; `sent` is the last number that it can have. True if that
@@ -225,6 +274,8 @@ impl Kept {
                 break;
             }
             first.clear();
+            first.bytes.truncate(SEGMENT);
+            first.bytes.shrink_to_fit();
             self.spare.extend(self.full.pop_front());
         }
     }
@@ -232,6 +283,17 @@ impl Kept {
     /// The last number that the peer has acknowledged.
     pub fn acknowledged(&self) -> u32 {
         self.acknowledged
+    }
+
+    /// The copy of message `seq`, which is to say something else when it is sent again; none of what
+    /// lies in a buffer.
+    #[cold]
+    pub fn copy_mut(&mut self, seq: u32) -> Option<&mut [u8]> {
+        let segments = self.full.iter_mut().chain([&mut self.last]);
+        segments.into_iter().find_map(|segment| {
+            let copy = segment.copies.iter().find(|copy| copy.seq == seq)?;
+            Some(&mut segment.bytes[copy.from as usize..copy.to as usize])
+        })
     }
 
     /// What would be sent again: number and place of each message, or of the last one of those that
@@ -244,7 +306,8 @@ impl Kept {
                 (copy.seq, Unit::Copy(bytes))
             })
         });
-        let held = self.held.iter().map(|held| (held.seq, Unit::Held(*held)));
+        let held = self.held.iter().filter(|held| held.is_buffer());
+        let held = held.map(|held| (held.seq, Unit::Held(*held)));
         let mut all: Vec<(u32, Unit<'_>)> = copies
             .chain(held)
             .filter(|(seq, _)| !is_over(*seq, self.acknowledged))
@@ -294,9 +357,9 @@ impl Log for Kept {
                 Some((Number(copy.seq), Unit::Copy(bytes)))
             });
         let at = self.held.partition_point(|held| !is_behind(held.seq));
-        let held = self
-            .held
-            .get(at)
+        let mut held = self.held.range(at..).filter(|held| held.is_buffer());
+        let held = held
+            .next()
             .map(|held| (Number(held.seq), Unit::Held(*held)));
         match (copy, held) {
             (Some(copy), Some(held)) if held.0.is_before(copy.0) => Some(held),
@@ -314,6 +377,11 @@ mod tests {
         log.keep(seq, [&[1, 2], &[3]], length, |rest| rest.fill(seq as u8));
     }
 
+    /// The buffer of this message: they lie in one of their number.
+    fn named(seq: u32) -> u32 {
+        seq % REQUEST
+    }
+
     proptest! {
         #[test]
         fn what_is_not_acknowledged_is_kept_whole_and_in_order(
@@ -328,7 +396,7 @@ mod tests {
             for (length, ack, how) in steps {
                 if how == 0 {
                     sent = sent.wrapping_add(2);
-                    log.hold(Held { seq: sent, buffer: sent, at: 7, length: length as u32 });
+                    log.hold(Held { seq: sent, buffer: named(sent), at: 7, length: length as u32 });
                     expected.push_back((sent, length, true));
                 } else if log.has_room(length + 3) {
                     sent = sent.wrapping_add(1);
@@ -352,7 +420,7 @@ mod tests {
                 }
                 while let Some((seq, _, is_held)) = expected.front().copied().filter(|(seq, ..)| is_over(*seq, acked)) {
                     if is_held {
-                        prop_assert_eq!(buffers.remove(0), seq);
+                        prop_assert_eq!(buffers.remove(0), named(seq));
                     }
                     expected.pop_front();
                 }
@@ -369,7 +437,7 @@ mod tests {
                 for ((seq, kept), (number, length, is_held)) in kept.into_iter().zip(&expected) {
                     prop_assert_eq!(seq, *number);
                     match kept {
-                        Unit::Held(held) => prop_assert!(*is_held && held.buffer == seq && held.length as usize == *length),
+                        Unit::Held(held) => prop_assert!(*is_held && held.buffer == named(seq) && held.length as usize == *length),
                         Unit::Copy(bytes) => {
                             prop_assert!(!is_held);
                             prop_assert_eq!(&bytes[..3], &[1, 2, 3]);
@@ -377,12 +445,34 @@ mod tests {
                         }
                     }
                 }
-                // Each segment is as long as the longest message that it ever held alone.
-                prop_assert!(log.memory() <= (70_003 * SEGMENTS) as u64);
+                // The last segment is as long as the longest message that it ever held alone.
+                prop_assert!(log.memory() <= (MOST + 70_003) as u64);
             }
-            let held: Vec<u32> = expected.iter().filter(|(.., is_held)| *is_held).map(|(seq, ..)| *seq).collect();
+            let held: Vec<u32> = expected.iter().filter(|(.., is_held)| *is_held).map(|(seq, ..)| named(*seq)).collect();
             prop_assert_eq!(log.abandon().collect::<Vec<_>>(), held);
         }
+    }
+
+    #[test]
+    fn a_copy_says_something_else_when_it_is_sent_again() {
+        let mut log = Kept::default();
+        (1..=5).for_each(|seq| keep(&mut log, seq, 7_000));
+        for seq in [1, 5] {
+            let copy = log.copy_mut(seq).expect("it is a copy");
+            copy[1] = 77;
+            let Some((_, Unit::Copy(bytes))) = log.unit(Number(seq)) else {
+                panic!("it is a copy");
+            };
+            assert_eq!(bytes[..3], [1, 77, 3]);
+        }
+        log.hold(Held {
+            seq: 6,
+            buffer: 0,
+            at: 0,
+            length: 60,
+        });
+        assert_eq!(log.copy_mut(6), None);
+        assert_eq!(log.copy_mut(7), None);
     }
 
     #[test]
@@ -397,6 +487,47 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_named_once_its_message_is_acknowledged_and_is_never_sent_again() {
+        // Before and behind the turn of the number 0.
+        for first in [1, u32::MAX - 1, u32::MAX] {
+            let seq = |at: u32| first.wrapping_add(at);
+            let mut log = Kept::behind(Number(first.wrapping_sub(1)));
+            keep(&mut log, seq(0), 8);
+            // Two messages went together in a buffer; the first of them is about a request.
+            let bundle = Held {
+                seq: seq(2),
+                buffer: 7,
+                at: 0,
+                length: 60,
+            };
+            log.hold(bundle);
+            log.hold_request(seq(1), 0);
+            log.hold_request(seq(0), 5);
+            let mut units = log.unacknowledged().into_iter();
+            let copy = units.next().expect("the first message is a copy");
+            assert_eq!(copy.0, seq(0));
+            assert_eq!(units.next(), Some((seq(2), Unit::Held(bundle))));
+            assert_eq!(units.next(), None);
+            let found = log.unit(Number(seq(1)));
+            assert_eq!(found, Some((Number(seq(2)), Unit::Held(bundle))));
+            assert_eq!(log.released(), None);
+            assert!(log.acknowledge(seq(0), seq(2)));
+            assert_eq!(log.released().map(request_of), Some(Some(5)));
+            assert_eq!(log.released(), None);
+            assert!(log.acknowledge(seq(2), seq(2)));
+            assert_eq!(log.released().map(request_of), Some(Some(0)));
+            assert_eq!(log.released().map(request_of), Some(None));
+            assert_eq!(log.released(), None);
+            log.hold_request(seq(3), 1);
+            log.hold(Held {
+                seq: seq(4),
+                ..bundle
+            });
+            assert_eq!(log.abandon().collect::<Vec<_>>(), [7]);
+        }
+    }
+
+    #[test]
     fn a_full_log_says_so_and_has_room_again() {
         let mut log = Kept::default();
         let mut seq = 0;
@@ -404,8 +535,28 @@ mod tests {
             seq += 1;
             keep(&mut log, seq, 7997);
         }
-        assert_eq!(seq as usize, 2 * SEGMENTS);
+        assert_eq!(seq as usize, 2 * MOST / SEGMENT);
         log.acknowledge(2, seq);
         assert!(log.has_room(8000));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes_whatever_the_messages_are_like() {
+        let mut log = Kept::default();
+        let mut seq = 0;
+        for length in [64 << 10, 8000, 64 << 10, 20_000] {
+            while log.has_room(length) {
+                seq += 1;
+                keep(&mut log, seq, length - 3);
+            }
+            assert!(Log::bytes(&log) <= MOST as u64);
+            assert!(log.memory() <= (MOST + (64 << 10)) as u64);
+            log.acknowledge(seq, seq);
+            assert!(log.is_empty());
+        }
+        // One that is longer than all that may be kept goes alone.
+        assert!(log.has_room(2 * MOST));
+        keep(&mut log, seq + 1, 2 * MOST);
+        assert!(!log.has_room(SEGMENT) && !log.is_empty());
     }
 }

@@ -100,6 +100,8 @@ impl Kind {
 
 /// Tell me when it matches.
 pub const SYNC: u8 = 1;
+/// Acknowledge it before the round is over in which it is taken: its sender waits for that.
+pub const ACKNOW: u8 = 2;
 /// The last of several.
 pub const LAST: u8 = 8;
 /// Between ranks that share memory: the message does not lie here but in one of the pair's places, as this says ([`Placed`]).
@@ -140,7 +142,7 @@ impl Placed {
 pub struct Envelope {
     /// What follows.
     pub kind: Kind,
-    /// [`SYNC`], [`LAST`] and [`PLACED`].
+    /// [`SYNC`], [`ACKNOW`], [`LAST`] and [`PLACED`].
     pub flags: u8,
     /// Number of this message among the numbered ones to this peer, from 1; 0 for the others.
     pub seq: u32,
@@ -299,6 +301,8 @@ pub struct Lane {
     pub qpn: U32,
     /// The PSN that its sends begin with, 24 bits.
     pub psn: U32,
+    /// The life of the connection that it belongs to: in another one it means nothing.
+    pub epoch: U32,
 }
 
 /// Body of [`Kind::Fin`].
@@ -481,6 +485,6 @@ mod tests {
         assert_eq!(size_of::<Cts>(), 48);
         assert_eq!(size_of::<Fin>(), 32);
         assert_eq!(size_of::<Channel>(), 32);
-        assert_eq!(size_of::<Lane>(), 8);
+        assert_eq!(size_of::<Lane>(), 12);
     }
 }

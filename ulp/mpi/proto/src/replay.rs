@@ -7,6 +7,8 @@ pub use ferriband_heal::kept::{Held, Kept as Replay, Unit as Kept};
 const MESSAGES: u32 = 256;
 /// or after so many bytes.
 const BYTES: u32 = 64 << 10;
+/// The peer has asked for one.
+const ASKED: u32 = u32::MAX;
 
 /// What a receiver has taken from one peer since it last told it so.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +37,25 @@ impl Owed {
     pub fn told(&mut self) {
         *self = Self::default();
     }
+
+    /// The peer has asked for an acknowledgement, and may sleep until it comes.
+    pub fn ask(&mut self) {
+        self.bytes = ASKED;
+    }
+
+    /// Whether it has, and is not told.
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.bytes == ASKED
+    }
+
+    /// The peer is told, in a way that does not wake it.
+    #[inline]
+    pub fn told_silently(&mut self) {
+        if !self.is_asked() {
+            self.told();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -48,5 +69,20 @@ mod tests {
         assert!(owed.take(8));
         owed.told();
         assert!(!owed.take(BYTES / 2) && owed.take(BYTES / 2));
+    }
+
+    #[test]
+    fn who_has_asked_is_not_told_without_being_woken() {
+        let mut owed = Owed::default();
+        owed.take(8);
+        owed.ask();
+        assert!(owed.is_asked() && owed.is_due() && owed.take(8));
+        owed.told_silently();
+        assert!(owed.is_asked() && owed.is_due());
+        owed.told();
+        assert!(!owed.is_asked() && !owed.is_due());
+        owed.take(BYTES);
+        owed.told_silently();
+        assert!(!owed.is_due());
     }
 }

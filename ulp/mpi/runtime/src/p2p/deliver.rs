@@ -12,7 +12,7 @@ use crate::p2p::point::Point;
 use crate::p2p::request::Request;
 use crate::p2p::runtime::Runtime;
 use crate::p2p::unexpected::{Content, Held};
-use crate::transport::contract::{Body, Deliver, Done, Verdict, body_of};
+use crate::transport::contract::{Body, Deliver, Done, Message, Verdict, body_of};
 use ferriband_mpi_proto::envelope::{Cts, Envelope, Fin, Kind, Matched, Recall, Rts, SYNC};
 use zerocopy::IntoBytes;
 
@@ -40,16 +40,24 @@ impl Deliver for Point {
         let Some(request) = self.requests.unfinished(token) else {
             return Verdict::Next;
         };
-        match done {
-            Done::Over { class: MPI_SUCCESS } => self.finish(request),
-            Done::Over { class } => {
-                self.requests[request].status.error = class;
-                self.finish(request);
-            }
-            Done::Read { send, length } => {
-                self.finish(request);
-                let fin = Body::new(Fin::of(send, length, MPI_SUCCESS).as_bytes());
-                self.due.push_back(Due::Tell(peer, Kind::Fin, fin));
+        let (Done::Over { class } | Done::Told { class, .. }) = done;
+        if class != MPI_SUCCESS {
+            self.requests[request].status.error = class;
+        }
+        self.finish(request);
+        if let Done::Told {
+            name,
+            length,
+            class,
+        } = done
+        {
+            let fin = Body::new(Fin::of(name, length, class).as_bytes());
+            // What waits may say that all is written.
+            let mut fifo = self.peers[peer as usize].fifo.iter_mut();
+            let is_it = |one: &&mut Message| one.token == token && one.head.kind == Kind::Fin;
+            match fifo.find(is_it) {
+                Some(waiting) => waiting.body = fin,
+                None => self.due.push_back(Due::Tell(peer, Kind::Fin, fin)),
             }
         }
         match self.due.is_empty() {

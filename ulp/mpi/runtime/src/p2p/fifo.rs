@@ -16,7 +16,7 @@ impl Runtime {
         let entry = &mut self.point.peers[peer as usize];
         if entry.lost {
             // An answer to somebody who has gone.
-            if let Some(request) = self.point.requests.slab.at(message.token) {
+            if let Some(request) = self.point.requests.unfinished(message.token) {
                 self.fail(request);
             }
             return Ok(());
@@ -76,6 +76,7 @@ impl Runtime {
                     .push((seq, request));
             }
             Work::Rendezvous => self.point.requests[request].seq = seq,
+            Work::Moving { .. } => self.transports.has_told_written(peer, token, seq),
             _ => (),
         }
     }

@@ -27,6 +27,10 @@ impl Owner for Runtime {
         (&mut self.transports, &mut self.point)
     }
 
+    fn told(&mut self) -> &mut Point {
+        &mut self.point
+    }
+
     #[inline(always)]
     fn has_enough(&self) -> bool {
         self.point.requests.waits.satisfied
@@ -110,7 +114,7 @@ impl Runtime {
     pub fn arm(&mut self) -> Outcome<(Vec<RawFd>, i32)> {
         let is_shared = self.job.threads == MPI_THREAD_MULTIPLE;
         let armed = self.transports.arm(is_shared, &self.point.stalled)?;
-        Transports::hear(self)?;
+        Transports::hear(self, true)?;
         Ok(armed)
     }
 }

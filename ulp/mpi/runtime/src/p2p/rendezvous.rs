@@ -123,7 +123,7 @@ impl Runtime {
                 self.expect(receive, (rank, tag), lengths, work);
                 Transports::carry(self, peer)
             }
-            Fetched::Ask(asked) => {
+            Fetched::Ask { asked, note } => {
                 let work = match asked {
                     Asked::Pieces => Work::Pieces {
                         expected: wanted,
@@ -133,7 +133,7 @@ impl Runtime {
                     _ => Work::Landing,
                 };
                 self.expect(receive, (rank, tag), lengths, work);
-                self.ask_for(receive, request, wanted, asked)
+                self.ask_for(receive, (request, wanted), asked, note)
             }
             // this message's end, and nothing else's: its sender is told
             Fetched::Failed(class) => {
@@ -145,10 +145,18 @@ impl Runtime {
     }
 
     /// Asks the sender of `request` for the first `length` bytes of it.
-    fn ask_for(&mut self, receive: u32, request: u64, length: u64, asked: Asked) -> Outcome {
+    fn ask_for(
+        &mut self,
+        receive: u32,
+        (request, length): (u64, u64),
+        asked: Asked,
+        note: u32,
+    ) -> Outcome {
         let cts = asked.cts(request, self.point.requests.token(receive), length);
         let peer = self.point.requests[receive].peer;
-        self.answer(peer, Kind::Cts, cts.as_bytes())
+        let mut message = Message::answer(Kind::Cts, cts.as_bytes());
+        message.head.context = note.into();
+        self.queue(peer, message)
     }
 
     /// The first `wanted` bytes of a message of `length` come to a receive as `work` says.

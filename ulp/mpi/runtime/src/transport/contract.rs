@@ -113,12 +113,14 @@ pub enum Done {
         /// `MPI_SUCCESS`, or why not.
         class: i32,
     },
-    /// It has been read. Its sender is to be told.
-    Read {
-        /// What the sender calls it.
-        send: u64,
+    /// It has been read, or cannot be, or cannot be written. The peer is to be told.
+    Told {
+        /// What the peer calls it.
+        name: u64,
         /// Bytes of all of it.
         length: u64,
+        /// `MPI_SUCCESS`, or why not.
+        class: i32,
     },
 }
 
@@ -321,7 +323,12 @@ pub enum Fetched {
     /// It is being read: [`Deliver::done`] says when it is here.
     Coming,
     /// Its sender is to be asked for it in this way.
-    Ask(Asked),
+    Ask {
+        /// How.
+        asked: Asked,
+        /// What the transport says to the sender's with that: the CTS's context.
+        note: u32,
+    },
     /// It cannot be received where it is to go: the class of why not.
     Failed(i32),
 }

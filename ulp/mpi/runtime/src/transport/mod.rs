@@ -30,7 +30,7 @@ use host::Host;
 use limits::{SharedLimits, Wanted};
 use shm::{Shm, Stored};
 use std::os::fd::RawFd;
-use verbs::Net;
+use verbs::{Net, Told};
 
 /// What moves messages between this rank and the others.
 pub struct Transports {
@@ -244,6 +244,13 @@ impl Transports {
         }
     }
 
+    /// The word to `to` that all of a message is written has gone as number `seq`.
+    pub fn has_told_written(&mut self, to: u32, token: Token, seq: u32) {
+        if let Some(net) = &mut self.net {
+            net.has_told_written(to, token, seq);
+        }
+    }
+
     /// The last piece is there of a message of `length` bytes that came from `from` in pieces.
     pub fn has_come(&mut self, from: u32, length: u64) {
         if self.reached[from as usize] == Reached::Memory {
@@ -405,20 +412,25 @@ impl Transports {
         net.arm(are_quiet, stalled)
     }
 
-    /// Whether ranks cannot be reached any more of whom nobody has heard.
+    /// Whether there is something to be told besides messages that have come.
     #[inline]
-    pub fn has_lost(&self) -> bool {
-        self.failure.is_some() || self.net.as_ref().is_some_and(|net| net.has_lost())
+    pub fn has_news(&self) -> bool {
+        self.failure.is_some() || self.net.as_ref().is_some_and(|net| net.has_news())
     }
 
-    /// One of them; the device at last if it has failed itself.
+    /// What is to be told next; the device at last if it has failed itself. `ends`: the round does.
     #[cold]
-    pub fn take_lost(&mut self) -> Option<Lost> {
-        let lost = self.net.as_mut().and_then(|net| net.take_lost());
-        lost.or_else(|| {
-            let error = Some(self.failure.take()?);
-            Some(Lost { peer: None, error })
-        })
+    pub fn take_news(&mut self, ends: bool) -> Outcome<Option<Told>> {
+        if let (Some(net), Some(host)) = (&mut self.net, &self.host)
+            && let Some(told) = net.take_news(host, ends)?
+        {
+            return Ok(Some(told));
+        }
+        let error = self.failure.take();
+        Ok(error.map(|error| {
+            let error = Some(error);
+            Told::Lost(Lost { peer: None, error })
+        }))
     }
 
     /// The end begins: from here on whatever is sent can be waited for.
@@ -434,8 +446,8 @@ impl Transports {
     }
 
     /// Whether all that was sent has come, as far as that can be waited for.
-    pub fn is_drained(&self) -> bool {
-        match (&self.net, &self.host) {
+    pub fn is_drained(&mut self) -> bool {
+        match (&mut self.net, &self.host) {
             (Some(net), Some(host)) => net.is_drained(host),
             _ => true,
         }

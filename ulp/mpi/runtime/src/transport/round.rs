@@ -6,6 +6,7 @@
 use super::Transports;
 use super::contract::{Deliver, Lost, Message};
 use super::shm::{Link, Ran};
+use super::verbs::Told;
 use crate::constants::MPI_SUCCESS;
 use crate::errors::Outcome;
 use ferriband_mpi_proto::envelope::{Fin, Kind};
@@ -23,6 +24,8 @@ pub trait Owner {
     fn transports(&mut self) -> &mut Transports;
     /// The transports and who is told, for a look: nothing has come yet that a call waits for.
     fn lend(&mut self) -> (&mut Transports, &mut Self::Told);
+    /// Who is told of messages.
+    fn told(&mut self) -> &mut Self::Told;
     /// Whether what a call waits for has come since: to look for the next message is to fetch a
     /// line that its sender has just written, which the call need not wait for.
     fn has_enough(&self) -> bool;
@@ -106,15 +109,16 @@ impl Transports {
         if net.has_blocks() {
             did |= poll_blocks(owner)?;
         }
-        Self::hear(owner)?;
+        Self::hear(owner, true)?;
         Ok(round.count != 0 || did)
     }
 
-    /// Has those buried who cannot be reached any more.
+    /// Has those buried who cannot be reached any more, and tells of messages that are over without
+    /// a completion. `ends`: the round does.
     #[inline]
-    pub fn hear<O: Owner>(owner: &mut O) -> Outcome {
-        match owner.transports().has_lost() {
-            true => bury_lost(owner),
+    pub fn hear<O: Owner>(owner: &mut O, ends: bool) -> Outcome {
+        match owner.transports().has_news() {
+            true => hear_news(owner, ends),
             false => Ok(()),
         }
     }
@@ -131,7 +135,9 @@ impl Transports {
                 return Ok(());
             };
             let fin = Fin::of(written.receive, written.length, MPI_SUCCESS);
-            owner.queue(peer, Message::answer(Kind::Fin, fin.as_bytes()))?;
+            let mut message = Message::answer(Kind::Fin, fin.as_bytes());
+            (message.head.flags, message.token) = (written.flags, written.token);
+            owner.queue(peer, message)?;
             let Some(net) = &mut owner.transports().net else {
                 return Ok(());
             };
@@ -248,17 +254,25 @@ fn poll_blocks<O: Owner>(owner: &mut O) -> Outcome<bool> {
 /// Does what the device's messages ask for, once those are buried whom it has lost.
 #[inline]
 fn settle_told<O: Owner>(owner: &mut O) -> Outcome {
-    let heard = Transports::hear(owner);
+    let heard = Transports::hear(owner, false);
     heard.and(owner.settle())
 }
 
 #[cold]
-fn bury_lost<O: Owner>(owner: &mut O) -> Outcome {
+fn hear_news<O: Owner>(owner: &mut O, ends: bool) -> Outcome {
     let mut outcome = Ok(());
-    while let Some(lost) = owner.transports().take_lost() {
-        outcome = outcome.and(owner.bury(lost));
+    while let Some(told) = owner.transports().take_news(ends)? {
+        match told {
+            Told::Lost(lost) => outcome = outcome.and(owner.bury(lost)),
+            Told::Ended(ended) => {
+                owner.told().done(ended.peer, ended.token, ended.done);
+            }
+        }
     }
-    outcome
+    match ends {
+        true => outcome.and(owner.settle()),
+        false => outcome,
+    }
 }
 
 /// Posts more of all long messages.

@@ -121,13 +121,19 @@ impl Long {
     pub fn fetch(&mut self, host: &Host, peer: u32, what: &Fetch) -> Fetched {
         let place = what.offered.place();
         let Some(place) = place.filter(|_| self.limits.reads_peers) else {
-            return Fetched::Ask(Asked::Pieces);
+            return Fetched::Ask {
+                asked: Asked::Pieces,
+                note: 0,
+            };
         };
         self.pages.note(what.sink.address(), what.sink.len());
         let way = self.pick_way(host, peer, what);
         if way == Some(Way::Pieces) {
             self.ways.asked();
-            return Fetched::Ask(Asked::Pieces);
+            return Fetched::Ask {
+                asked: Asked::Pieces,
+                note: 0,
+            };
         }
         let timed = way.is_some();
         let since = timed.then(Instant::now);
@@ -143,7 +149,10 @@ impl Long {
                 if timed {
                     self.ways.asked();
                 }
-                Fetched::Ask(Asked::Pieces)
+                Fetched::Ask {
+                    asked: Asked::Pieces,
+                    note: 0,
+                }
             }
             Err(Refused::Gone) => Fetched::Failed(MPI_ERR_PROC_ABORTED),
             Err(Refused::This(_)) => Fetched::Failed(MPI_ERR_BUFFER),

@@ -12,12 +12,14 @@
 //! sleep for long.
 
 use super::Net;
+use super::news::News;
 use super::queue::What;
 use super::stages::Stages;
 use crate::errors::Outcome;
 use crate::ground::memory::Source;
 use crate::transport::contract::{Head, Roster};
-use ferriband_mpi_proto::envelope::Kind;
+use ferriband_heal::kept::request_of;
+use ferriband_mpi_proto::envelope::{ACKNOW, Kind};
 use ferriband_mpi_proto::replay::{Held, Replay};
 use std::sync::atomic::Ordering;
 
@@ -54,7 +56,12 @@ impl Net {
     pub(super) fn acknowledge(&mut self, peer: u32, ack: u32) {
         if let Some(link) = self.links[peer as usize].as_deref_mut()
             && ack != link.acks.log.acknowledged()
-            && acknowledged(&mut link.acks.log, &mut self.stages, ack, link.sent)
+            && acknowledged(
+                &mut link.acks.log,
+                (&mut self.stages, &mut self.life.news),
+                ack,
+                link.sent,
+            )
         {
             link.acks.is_log_full = false;
         }
@@ -80,14 +87,33 @@ impl Net {
 
 /// The peer of a log has taken all up to `ack`. True if that is news.
 #[inline]
-pub(super) fn acknowledged(log: &mut Replay, stages: &mut Stages, ack: u32, sent: u32) -> bool {
+pub(super) fn acknowledged(
+    log: &mut Replay,
+    to: (&mut Stages, &mut Vec<News>),
+    ack: u32,
+    sent: u32,
+) -> bool {
     let is_news = log.acknowledge(ack, sent);
     if is_news {
-        while let Some(buffer) = log.released() {
-            stages.give(buffer);
-        }
+        release(log, to);
     }
     is_news
+}
+
+/// What a log held for its owner, and does not need any more, is free or confirmed.
+#[inline]
+pub(super) fn release(log: &mut Replay, (stages, news): (&mut Stages, &mut Vec<News>)) {
+    while let Some(held) = log.released() {
+        match request_of(held) {
+            None => stages.give(held),
+            Some(transfer) => confirmed(news, transfer),
+        }
+    }
+}
+
+#[cold]
+fn confirmed(news: &mut Vec<News>, transfer: u32) {
+    news.push(News::Confirmed(transfer));
 }
 
 /// How a message in a staging buffer is kept.
@@ -159,20 +185,59 @@ impl Net {
         let is_over = roster.is_over(peer);
         let link = self.link(peer);
         let ack = link.received;
+        let wakes = link.acks.owed.is_asked() || link.long.lane.has_news();
         if is_over || link.wire.lost.is_some() {
             // Who has left needs to know nothing.
             link.acks.owed.told();
             return Ok(());
         }
-        if let Some(index) = link.fast.inbound {
+        // A return word wakes nobody, and who has asked may sleep.
+        if let Some(index) = link.fast.inbound.filter(|_| !wakes) {
             link.acks.owed.told();
             return self.return_credit(index, ack);
         }
-        let head = Head::of(Kind::Note);
-        let has_gone =
-            self.link(peer).is_ready() && self.post_now(peer, &head, &[], Source::EMPTY)?.is_some();
-        if !has_gone {
+        let head = Head {
+            context: link.long.lane.landed().into(),
+            ..Head::of(Kind::Note)
+        };
+        if link.is_ready() && self.post_now(peer, &head, &[], Source::EMPTY)?.is_some() {
+            self.link(peer).long.lane.tell_landed();
+        } else {
             self.owe(peer);
+        }
+        Ok(())
+    }
+
+    /// `peer` has asked for an acknowledgement, for what it sends is over only then.
+    #[cold]
+    pub(super) fn is_asked(&mut self, peer: u32) {
+        self.link(peer).acks.owed.ask();
+        self.life.news.push(News::Asks(peer));
+    }
+
+    /// Asks `peer` to acknowledge the last message to it, once.
+    #[cold]
+    pub(super) fn ask_for_acknowledgement(&mut self, peer: u32) {
+        let link = self.link(peer);
+        let last = Some(link.sent);
+        if link.is_ready() && link.acks.asked != last {
+            let head = Head {
+                flags: ACKNOW,
+                ..Head::of(Kind::Note)
+            };
+            // What cannot be asked now is asked in the next round, or in the next life.
+            if let Ok(Some(_)) = self.post_now(peer, &head, &[], Source::EMPTY) {
+                self.link(peer).acks.asked = last;
+            }
+        }
+    }
+
+    /// Tells `peer` what has been taken and what has landed, if it waits for that and does not know.
+    #[cold]
+    pub(super) fn answer_asker<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome {
+        let link = self.link(peer);
+        if link.acks.owed.is_asked() || link.long.lane.has_news() {
+            self.tell_taken(roster, peer)?;
         }
         Ok(())
     }
@@ -181,7 +246,9 @@ impl Net {
     #[cold]
     pub(super) fn pay<R: Roster>(&mut self, roster: &R) -> Outcome {
         for peer in std::mem::take(&mut self.blocks.owing) {
-            let is_due = self.link(peer).acks.owed.is_due()
+            let link = self.link(peer);
+            let is_due = link.acks.owed.is_due()
+                || link.long.lane.has_news()
                 || self
                     .inbound_of(peer)
                     .is_some_and(|inbound| inbound.is_due());

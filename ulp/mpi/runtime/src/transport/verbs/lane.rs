@@ -10,13 +10,20 @@
 //! receiver asks for a message by it only when it has connected its own and has posted the
 //! message's receive. The sender learns of the lane before it is asked, and is asked in the order
 //! of the receives, for both are numbered messages. So no receive is ever missing, and each message
-//! meets its own. Must not know: what a message says.
+//! meets its own.
+//!
+//! Receives that are over are counted, and the sender is told their number: a completion says only
+//! that the peer's adapter has a message. In a new life of the connection both ends are made anew,
+//! the receives that are left are posted before that is said, and what has not landed is sent again
+//! (docs/design/heal.md, section 4). Must not know: what a message says.
 
+use super::faults::AtFault;
 use super::id::are_of_one_life;
 use super::memory::Reachable;
+use super::news::News;
 use super::queue::{Queue, What, first_psn};
 use super::{Id, Lent, Net, PORT};
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED, MPI_SUCCESS};
+use crate::constants::{MPI_ERR_INTERN, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
 use crate::handle::Token;
 use crate::transport::contract::{Deliver, Done, Roster};
@@ -26,6 +33,7 @@ use ferriband_ibv::{
     Access, ErrorKind, Qp, QpCaps, QpInit, QpType, RecvWr, SendFlags, SendWr, VerbsError, Wc,
 };
 use ferriband_mpi_proto::envelope::{self, Kind};
+use ferriband_mpi_proto::resume::{has_landed, next_landing};
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
@@ -45,17 +53,29 @@ pub struct Lane {
     pub queue: Queue,
     psn: u32,
     state: State,
-    /// Receives that are posted, in their order: the message's name and the bytes that it expects.
+    /// The peer's end in this life: number and first PSN.
+    peer: Option<(u32, u32)>,
+    /// It counts among the lanes of this rank, in this life or for the next one.
+    is_counted: bool,
+    /// It could not be made, and is tried again.
+    waits: bool,
+    /// Receives in their order: the message's name and the bytes that it expects. A fence leaves
+    /// them.
     landing: VecDeque<(Token, u64)>,
-    /// The number of the last receive that was posted here.
+    /// The number of the last receive here, and of the last one that is over.
     posted: u32,
-    /// The number of the last receive there that a message was asked for.
+    landed: u32,
+    /// The peer has not been told of the last one.
+    is_news: bool,
+    /// The number of the last receive there that a message was asked for, and of the last that the
+    /// peer has said to be over.
     asked: u32,
+    known: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Nobody has wanted it.
+    /// Nobody has wanted it in this life.
     #[default]
     Idle,
     /// The peer has been told.
@@ -90,15 +110,47 @@ impl Lane {
         };
     }
 
-    /// The message whose receive is the oldest.
-    pub fn oldest_landing(&self) -> Option<Token> {
-        self.landing.front().map(|(receive, _)| *receive)
+    /// A life is over. Receives stay in their order, and go on to be counted.
+    pub fn fence(&mut self) {
+        if self.is_off() {
+            return;
+        }
+        *self = Self {
+            is_counted: self.is_counted,
+            landing: std::mem::take(&mut self.landing),
+            posted: self.posted,
+            landed: self.landed,
+            asked: self.asked,
+            known: self.known,
+            ..Self::default()
+        };
     }
-}
 
-/// The number behind `number`: 0 is none.
-fn after(number: u32) -> u32 {
-    number.wrapping_add(1).max(1)
+    /// The number of the last receive that is over: what the peer is told. From here on it is.
+    pub fn tell_landed(&mut self) -> u32 {
+        self.is_news = false;
+        self.landed
+    }
+
+    /// The number of the last receive that is over.
+    pub fn landed(&self) -> u32 {
+        self.landed
+    }
+
+    /// Whether the peer waits to be told of landings.
+    pub fn has_news(&self) -> bool {
+        self.is_news
+    }
+
+    /// The last landing that the peer has told.
+    pub fn known(&self) -> u32 {
+        self.known
+    }
+
+    /// It could not be made, and is tried again.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
 }
 
 impl Net {
@@ -122,11 +174,12 @@ impl Net {
         length: u64,
         range: &Reachable,
     ) -> Outcome<Option<u32>> {
-        let lane = &mut self.link(peer).long.lane;
+        let link = self.link(peer);
+        let (is_up, lane) = (link.is_ready(), &mut link.long.lane);
         match lane.state {
             State::Ready => (),
-            State::Idle => return self.tell_lane(peer).map(|()| None),
-            State::Told | State::Off => return Ok(None),
+            State::Idle if is_up => return self.tell_lane(peer).map(|()| None),
+            State::Idle | State::Told | State::Off => return Ok(None),
         }
         let has_room = lane.landing.len() < DEPTH as usize;
         let Some(qp) = lane
@@ -142,60 +195,107 @@ impl Net {
         match qp.post_recv(&mut RecvWr::new(id, &elements)) {
             Ok(()) => (),
             Err(error) if error.kind() == ErrorKind::NoMemory => return Ok(None),
-            Err(error) => return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED)),
+            // Behind the fence it is written.
+            Err(error) => return self.unposted(peer, &error).map(|_| None),
         }
         let lane = &mut self.link(peer).long.lane;
         lane.landing.push_back((receive, length));
-        lane.posted = after(lane.posted);
+        lane.posted = next_landing(lane.posted);
         Ok(Some(lane.posted))
     }
 
-    /// Makes this end of the lane, and says so.
+    /// Makes this end of the lane, with the receives that are left, and says so.
     #[cold]
     fn tell_lane(&mut self, peer: u32) -> Outcome {
+        let made = self.lane(peer);
+        let link = self.link(peer);
+        let (epoch, lane) = (link.wire.session.epoch(), &mut link.long.lane);
+        lane.waits = made.is_err() && lane.is_counted;
+        if lane.waits {
+            // Messages are asked for by it already.
+            self.heed(peer);
+            return Ok(());
+        }
         // Without one, messages are written.
-        let own = self.lane(peer).unwrap_or(None);
-        self.link(peer).long.lane.state = own.map_or(State::Off, |_| State::Told);
-        let own = own.unwrap_or(envelope::Lane {
-            qpn: 0.into(),
-            psn: 0.into(),
-        });
+        let own = made.unwrap_or(None);
+        lane.state = own.map_or(State::Off, |_| State::Told);
+        lane.is_counted = own.is_some();
+        let (qpn, psn) = own.unwrap_or_default();
+        let own = envelope::Lane {
+            qpn: qpn.into(),
+            psn: psn.into(),
+            epoch: epoch.0.into(),
+        };
         self.say(peer, Kind::Lane, own.as_bytes())
     }
 
     /// The peer has made its end.
     #[cold]
     pub(super) fn take_lane(&mut self, peer: u32, end: &envelope::Lane) -> Outcome {
-        if end.qpn.get() >= QPNS || end.psn.get() >= QPNS {
+        let (qpn, psn) = (end.qpn.get(), end.psn.get());
+        if qpn >= QPNS || psn >= QPNS {
             return Err(broken(peer));
         }
-        let before = self.link(peer).long.lane.state;
-        if end.qpn.get() == 0 && before != State::Ready {
+        let link = self.link(peer);
+        let is_of_this_life = end.epoch.get() == link.wire.session.epoch().0;
+        let lane = &mut link.long.lane;
+        if qpn == 0 && lane.state != State::Ready {
             // It has none, and will have none.
-            self.link(peer).long.lane.lose();
+            lane.lose();
             return Ok(());
         }
-        match before {
-            State::Idle => self.tell_lane(peer)?,
-            State::Told | State::Off => (),
-            State::Ready => return Err(self.broken_off(peer)),
-        }
-        if self.link(peer).long.lane.state != State::Told {
+        if !is_of_this_life || lane.is_off() {
             return Ok(());
         }
+        if lane.peer.replace((qpn, psn)).is_some() {
+            return Err(self.broken_off(peer));
+        }
+        self.tend_lane(peer)
+    }
+
+    /// Makes the lane to `peer` if somebody wants it, and connects it once both ends are known.
+    #[cold]
+    pub(super) fn tend_lane(&mut self, peer: u32) -> Outcome {
+        if !self.link(peer).is_ready() {
+            return Ok(());
+        }
+        let lane = &self.link(peer).long.lane;
+        if lane.state == State::Idle {
+            let is_wanted = lane.peer.is_some() || !lane.landing.is_empty();
+            if is_wanted || self.has_sends_by_lane(peer) {
+                self.tell_lane(peer)?;
+            }
+        }
+        let lane = &self.link(peer).long.lane;
+        let Some(end) = lane.peer.filter(|_| lane.state == State::Told) else {
+            return Ok(());
+        };
         if let Err(error) = self.connect_lane(peer, end) {
-            return Err(self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED));
+            return self.unposted(peer, &error).map(drop);
         }
         self.link(peer).long.lane.state = State::Ready;
         Ok(())
     }
 
-    /// The peer has posted the receive of that number: whether it is its turn, and there is a lane.
+    /// `peer` tells the number of the last landing there: sends up to it are over.
+    #[cold]
+    pub(super) fn take_landed(&mut self, peer: u32, landed: u32) {
+        let lane = &mut self.link(peer).long.lane;
+        // One that is told late takes nothing back.
+        if landed == 0 || landed == lane.known || has_landed(landed, lane.known) {
+            return;
+        }
+        lane.known = landed;
+        self.confirm_landings(peer, landed);
+    }
+
+    /// The peer has posted the receive of that number: whether it is its turn, and there is a lane,
+    /// or will be one again.
     pub(super) fn is_asked_by_lane(&mut self, peer: u32, number: u32) -> bool {
         let lane = &mut self.link(peer).long.lane;
-        let next = after(lane.asked);
+        let next = next_landing(lane.asked);
         lane.asked = next;
-        lane.state == State::Ready && number == next
+        lane.state != State::Off && number == next
     }
 
     /// Whether the lane to `peer` is in use, and `id` of its life: else a completion means nothing
@@ -217,7 +317,7 @@ impl Net {
         }
         let what = self.link(peer).long.lane.queue.completed();
         if !wc.is_ok() {
-            let at_fault = what.and_then(|what| self.moved_by(what));
+            let at_fault = self.at_fault(what);
             return self.lost(peer, wc, at_fault, lent);
         }
         match what {
@@ -239,12 +339,10 @@ impl Net {
         if !self.uses_lane(peer, wc.id()) {
             return Ok(());
         }
-        let lane = &mut self.link(peer).long.lane;
         if !wc.is_ok() {
-            let at_fault = lane.oldest_landing();
-            return self.lost(peer, wc, at_fault, lent);
+            return self.lost(peer, wc, Some(AtFault::Landing), lent);
         }
-        let Some((receive, expected)) = lane.landing.pop_front() else {
+        let Some((receive, expected)) = self.has_landed(peer) else {
             return Err(self.broken_off(peer));
         };
         let (bytes, word) = (u64::from(wc.byte_len()), wc.immediate());
@@ -271,13 +369,24 @@ impl Net {
         Ok(())
     }
 
-    /// Makes the queue pair of the lane to `peer`; none if there are as many as may be.
-    fn lane(&mut self, peer: u32) -> Result<Option<envelope::Lane>, VerbsError> {
+    /// The oldest receive of the lane is over, and counted: its message's name, and the bytes that
+    /// were expected.
+    pub(super) fn has_landed(&mut self, peer: u32) -> Option<(Token, u64)> {
+        let lane = &mut self.link(peer).long.lane;
+        let landing = lane.landing.pop_front()?;
+        lane.landed = next_landing(lane.landed);
+        lane.is_news = true;
+        self.life.news.push(News::Asks(peer));
+        Some(landing)
+    }
+
+    /// Makes the queue pair of the lane to `peer`, with the receives that are left: its number and
+    /// its first PSN. None if there are as many as may be.
+    fn lane(&mut self, peer: u32) -> Result<Option<(u32, u32)>, VerbsError> {
         let lanes = self.links.iter().flatten();
-        let count = lanes
-            .filter(|link| link.long.lane.queue.qp.is_some())
-            .count();
-        if !self.device.has_lanes || count >= MOST as usize {
+        let count = lanes.filter(|link| link.long.lane.is_counted).count();
+        let may_be = count < MOST as usize || self.link(peer).long.lane.is_counted;
+        if !self.device.has_lanes || !may_be {
             return Ok(None);
         }
         let caps = QpCaps {
@@ -293,33 +402,39 @@ impl Net {
         };
         let qp = Qp::create(&self.device.pd, &init)?;
         qp.init(PORT, 0, Access::LOCAL_WRITE)?;
+        let link = self.link(peer);
+        let id = Id::Landed(peer).in_life_of(link.wire.id);
+        let landing = link.long.lane.landing.clone();
+        for (receive, length) in landing {
+            let Some(range) = self.moves.offers.get(&receive) else {
+                continue;
+            };
+            let elements = [range.element(0, length as u32)];
+            qp.post_recv(&mut RecvWr::new(id, &elements))?;
+        }
         let (qpn, psn) = (qp.number().0, first_psn(qp.number().0));
         let lane = &mut self.link(peer).long.lane;
         lane.psn = psn;
         lane.queue.qp = Some(qp);
-        Ok(Some(envelope::Lane {
-            qpn: qpn.into(),
-            psn: psn.into(),
-        }))
+        Ok(Some((qpn, psn)))
     }
 
-    fn connect_lane(&mut self, peer: u32, end: &envelope::Lane) -> Result<(), VerbsError> {
+    fn connect_lane(&mut self, peer: u32, (qpn, psn): (u32, u32)) -> Result<(), VerbsError> {
         let link = self.link(peer);
         let Some(qp) = link.long.lane.queue.qp.clone() else {
             return Ok(());
         };
-        let (psn, end) = (
-            link.long.lane.psn,
-            Endpoint {
-                qpn: end.qpn.get(),
-                psn: end.psn.get(),
-                ..link.wire.end
-            },
-        );
+        let end = Endpoint {
+            qpn,
+            psn,
+            ..link.wire.end
+        };
+        let psn = link.long.lane.psn;
         self.take_up(&qp, psn, &end)
     }
 
-    /// Posts the SEND of a message into the receive whose turn it is. False if the queue is full.
+    /// Posts the SEND of a message into the receive whose turn it is. False if the queue is full, or
+    /// there is none yet.
     pub(super) fn send_by_lane(
         &mut self,
         peer: u32,
@@ -328,6 +443,9 @@ impl Net {
     ) -> Outcome<bool> {
         let closing = self.life.closing;
         let link = self.link(peer);
+        if !link.long.lane.is_ready() {
+            return Ok(false);
+        }
         let id = Id::Laned(peer).in_life_of(link.wire.id);
         let queue = &mut link.long.lane.queue;
         let posted = match message {
@@ -342,6 +460,9 @@ impl Net {
                 queue.submit(request, SendFlags::empty(), what, closing)
             }
         };
-        posted.map_err(|error| self.lose(peer, &error.to_string(), MPI_ERR_PROC_ABORTED))
+        match posted {
+            Ok(posted) => Ok(posted),
+            Err(error) => self.unposted(peer, &error),
+        }
     }
 }

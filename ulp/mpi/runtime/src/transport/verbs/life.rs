@@ -2,13 +2,14 @@
 //! comes about; what is armed before this process sleeps.
 
 use super::errors::failed;
+use super::faults::{AtFault, is_of_memory};
 use super::link::Link;
+use super::news::News;
 use super::queue::What;
 use super::{Lent, Net, Reached};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome, broken};
-use crate::handle::Token;
-use crate::transport::contract::{Deliver, Done, Lost, Roster};
+use crate::transport::contract::{Deliver, Lost, Roster};
 use ferriband_heal::{Cause, PeerNews, State};
 use ferriband_ibv::{EventKind, Subject, Wc, WcStatus};
 use ferriband_mpi_proto::envelope::Kind;
@@ -17,8 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Who is gone, and whether the end has begun.
 pub struct Life {
-    /// Connections that were lost: what concerns those peers has still to end.
-    pub(super) gone: Vec<Lost>,
+    /// What is still to be told: of connections that were lost, for what concerns those peers has
+    /// to end, and of messages that are over.
+    pub(super) news: Vec<News>,
     /// The device has failed: nothing of it is asked any more.
     pub(super) is_dead: bool,
     /// When this rank last made sure that its peers are there.
@@ -33,7 +35,7 @@ impl Life {
     /// All are there.
     pub(super) fn new() -> Self {
         Self {
-            gone: Vec::new(),
+            news: Vec::new(),
             is_dead: false,
             alive: Instant::now(),
             closing: false,
@@ -53,16 +55,26 @@ const CARD_MS: i32 = 2;
 
 impl Net {
     /// The connection to `peer` has failed; the first completion says how, the others that follow
-    /// it are flushed. `at_fault`: the message that it is about, if its adapter says that of
-    /// memory.
+    /// it are flushed. `at_fault`: the message that it is about.
     #[cold]
     pub(super) fn lost<R: Roster, D: Deliver>(
         &mut self,
         peer: u32,
         wc: &Wc,
-        at_fault: Option<Token>,
+        at_fault: Option<AtFault>,
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
+        let status = wc.status();
+        let is_of_memory = is_of_memory(status);
+        if let Some(at_fault) = at_fault
+            && is_of_memory
+            && self.heals(peer)
+        {
+            // Whatever noticed first that the life is over, the message has no part in the next.
+            self.end_at_fault(peer, at_fault, lent);
+            self.end_life(peer, Cause::Message);
+            return Ok(());
+        }
         let wire = &self.link(peer).wire;
         if wire.lost.is_some() || !wire.has_life() {
             return Ok(());
@@ -73,7 +85,6 @@ impl Net {
             self.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
             return Ok(());
         }
-        let status = wc.status();
         let why = match status {
             WcStatus::RetryExceeded => "it does not answer any more (transport retry count exceeded, status 12)".to_owned(),
             WcStatus::RnrRetryExceeded => "it takes no message any more (receiver not ready, status 13)".to_owned(),
@@ -81,13 +92,10 @@ impl Net {
             WcStatus::LocalProtection => "the program's buffer is no memory that can be read or written (local protection error, status 4)".to_owned(),
             status => format!("{status:?} (status {}, vendor's code {:#x})", status.to_c(), wc.vendor_error()),
         };
-        let class = match status {
-            // the last where a peer that copies from this process cannot
-            WcStatus::RemoteAccess
-            | WcStatus::LocalProtection
-            | WcStatus::RemoteOperation
-            | WcStatus::RemoteInvalidRequest => MPI_ERR_BUFFER,
-            _ => MPI_ERR_PROC_ABORTED,
+        let class = if is_of_memory {
+            MPI_ERR_BUFFER
+        } else {
+            MPI_ERR_PROC_ABORTED
         };
         // Whether a host that does not answer is there, nobody says.
         let is_far = self.connect.reached[peer as usize] == Reached::Far;
@@ -98,11 +106,9 @@ impl Net {
         }
         // The queue pairs at both ends have failed: the message at fault ends with that class, and
         // the peer learns of it now, not when nobody has answered for long.
-        let at_fault = at_fault.filter(|_| class == MPI_ERR_BUFFER);
         let told = self.tell_end(peer);
-        if let Some(token) = at_fault {
-            self.withdraw(token);
-            lent.done(peer, token, Done::Over { class });
+        if let Some(at_fault) = at_fault.filter(|_| is_of_memory) {
+            self.end_at_fault(peer, at_fault, lent);
         }
         self.lose_aloud(peer, &why, class);
         told
@@ -140,18 +146,6 @@ impl Net {
         self.life.is_dead
     }
 
-    /// Whether connections were lost that nobody has heard of.
-    #[inline]
-    pub fn has_lost(&self) -> bool {
-        !self.life.gone.is_empty()
-    }
-
-    /// A connection that was lost and that nobody has heard of.
-    #[cold]
-    pub fn take_lost(&mut self) -> Option<Lost> {
-        self.life.gone.pop()
-    }
-
     /// The end begins: from here on each request has a completion, so that it can be waited for.
     pub fn close(&mut self) -> Outcome {
         self.life.closing = true;
@@ -163,14 +157,25 @@ impl Net {
         self.life.closing = false;
     }
 
-    /// Whether all that was sent has come, to those who need it.
-    pub fn is_drained<R: Roster>(&self, roster: &R) -> bool {
-        (0..).zip(&self.links).all(|(peer, link)| {
-            let Some(link) = link.as_deref() else {
-                return true;
+    /// Whether all that was sent has come to the runtimes of those who need it, who are asked to
+    /// say so: behind the end nothing is sent again.
+    pub fn is_drained<R: Roster>(&mut self, roster: &R) -> bool {
+        let mut is_all = true;
+        for peer in 0..self.links.len() as u32 {
+            let Some(link) = self.links[peer as usize].as_deref() else {
+                continue;
             };
-            link.is_quiet() || link.is_gone() || has_left(roster, peer)
-        })
+            if link.is_gone() || has_left(roster, peer) {
+                continue;
+            }
+            // Who is over has what it needs.
+            let has_rest = !link.acks.log.is_empty() && !roster.is_over(peer);
+            is_all &= link.is_quiet() && !has_rest;
+            if has_rest {
+                self.ask_for_acknowledgement(peer);
+            }
+        }
+        is_all
     }
 
     /// Who only waits has nothing under way that would tell him that a peer's host is gone: now and
@@ -233,21 +238,6 @@ impl Net {
         Ok((fds, timeout))
     }
 
-    /// What names the message whose bytes were to be moved by what has completed, and is over.
-    #[cold]
-    pub(super) fn moved_by(&mut self, what: What) -> Option<Token> {
-        let moved = match what {
-            What::Room => None,
-            What::Buffer(buffer) => {
-                self.stages.give(buffer);
-                None
-            }
-            What::Moved { transfer, .. } => Some(transfer),
-        };
-        let transfer = self.moves.transfers[moved? as usize].as_ref()?;
-        Some(transfer.token())
-    }
-
     /// Takes what the device has to say that is no completion. Why it has failed, if it has.
     pub fn hear(&mut self) -> Outcome<Option<String>> {
         while self
@@ -287,7 +277,8 @@ impl Net {
     }
 
     /// The connection to `peer` is gone: nothing of it reads or writes memory any more, and what it
-    /// held of others' is free.
+    /// held of others' is free. Its queue pair is in error, and is destroyed where no completion is
+    /// in hand.
     #[cold]
     pub(super) fn lose(&mut self, peer: u32, why: &str, class: i32) -> MpiError {
         let text = format!(
@@ -295,24 +286,24 @@ impl Net {
             self.device.name
         );
         let link = self.link(peer);
-        if link.wire.lost.is_none() {
+        let is_news = link.wire.lost.is_none();
+        if is_news {
             link.wire.lost = Some(text.clone());
-            self.life.gone.push(Lost {
+            self.life.news.push(News::Lost(Lost {
                 peer: Some(peer),
                 error: None,
-            });
+            }));
         }
         let now = self.connect.now();
         let link = self.link(peer);
         link.wire.session.handle_peer(PeerNews::Dead, now);
-        (link.wire.fence, link.wire.replay) = (None, None);
+        link.wire.replay = None;
         link.long.lane.lose();
         link.long.moving.clear();
         link.words.clear();
         (link.fast.out, link.fast.gate, link.fast.lull) = Default::default();
         (link.acks.is_log_full, link.acks.owed) = Default::default();
         link.wire.id = 0;
-        let number = link.wire.queue.qp.take().map(|qp| qp.number().0);
         let held: Vec<u32> = link.acks.log.abandon().collect();
         for buffer in held {
             self.stages.give(buffer);
@@ -322,12 +313,16 @@ impl Net {
                 self.stages.give(buffer);
             }
         }
-        if let Some(number) = number {
-            self.numbers.forget(number);
+        if self.life.is_dead || self.link(peer).wire.queue.qp.is_none() {
+            let wire = &mut self.link(peer).wire;
+            (wire.fence, wire.queue.qp) = (None, None);
+            self.numbers.forget_all_of(peer);
+        } else if is_news {
+            self.begin_burial(peer);
         }
         self.moves.movers.retain(|mover| *mover != peer);
         for transfer in &mut self.moves.transfers {
-            if transfer.as_ref().is_some_and(|one| one.peer() == peer) {
+            if transfer.as_ref().is_some_and(|one| one.peer == peer) {
                 *transfer = None;
             }
         }
@@ -338,17 +333,16 @@ impl Net {
     #[cold]
     pub(super) fn lose_aloud(&mut self, peer: u32, why: &str, class: i32) {
         let error = Some(self.lose(peer, why, class));
-        match self
-            .life
-            .gone
-            .iter_mut()
-            .find(|lost| lost.peer == Some(peer))
-        {
+        let mut untold = self.life.news.iter_mut().filter_map(|news| match news {
+            News::Lost(lost) if lost.peer == Some(peer) => Some(lost),
+            _ => None,
+        });
+        match untold.next() {
             Some(lost) => lost.error = error,
-            None => self.life.gone.push(Lost {
+            None => self.life.news.push(News::Lost(Lost {
                 peer: Some(peer),
                 error,
-            }),
+            })),
         }
     }
 }

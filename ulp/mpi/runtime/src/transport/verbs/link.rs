@@ -12,6 +12,7 @@ use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
 use ferriband_mpi_proto::replay::{self, Owed};
+use ferriband_mpi_proto::resume::Keys;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -63,7 +64,7 @@ pub struct Wire {
     /// The fence behind its last life, while that is under way.
     pub fence: Option<Fence>,
     /// What is sent again, in a life that has just begun.
-    pub replay: Option<Replay>,
+    pub replay: Option<Box<Replay>>,
     /// The other end of that, once it is connected.
     pub end: Endpoint,
     /// Bytes of a packet's payload.
@@ -96,6 +97,8 @@ pub struct Acks {
     pub is_log_full: bool,
     /// What the peer is not told that it has come.
     pub owed: Owed,
+    /// The last message in this life behind which an acknowledgement was asked for.
+    pub asked: Option<u32>,
 }
 
 /// What the last messages by SEND said, so that the next need not say it.
@@ -118,6 +121,8 @@ pub struct Long {
     pub unreported: u64,
     /// The queue pair of those that go by one SEND.
     pub lane: Lane,
+    /// Which keys of the peer's are void.
+    pub keys: Keys,
 }
 
 /// Messages that go together.

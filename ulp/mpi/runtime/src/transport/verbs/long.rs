@@ -2,91 +2,26 @@
 //! to the receiver's (RPut).
 
 use super::lane::LONGEST;
-use super::memory::{Purpose, Reach, Reachable, Refusal};
+use super::memory::{Purpose, Reachable, Refusal};
+use super::moves::{Awaits, Direction, Transfer};
 use super::offers::{reach_sink, reach_source};
 use super::queue::What;
 use super::{Lent, Net};
-use crate::constants::{MPI_ERR_BUFFER, MPI_SUCCESS};
+use crate::constants::MPI_ERR_BUFFER;
 use crate::errors::Outcome;
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
-use crate::transport::contract::{
-    Asked, Deliver, Done, Fetch, Fetched, Offered, Place, Roster, Served,
-};
+use crate::transport::contract::{Asked, Deliver, Fetch, Fetched, Offered, Place, Roster, Served};
 use ferriband_heal::PeerNews;
 use ferriband_ibv::{RKey, SendFlags, SendWr};
-use std::collections::HashMap;
+use ferriband_mpi_proto::envelope::ACKNOW;
 
 /// Bytes of long messages after which their receiver hears of them, whatever could go along later.
 const PRESSING: u64 = 128 << 10;
 
-/// Long messages, to and from all peers.
-pub struct Moves {
-    pub(super) reach: Reach,
-    /// Memory that peers may reach, by what names its message.
-    pub(super) offers: HashMap<Token, Reachable>,
-    pub(super) transfers: Vec<Option<Transfer>>,
-    /// Ranks with long messages that are not posted whole.
-    pub(super) movers: Vec<u32>,
-}
-
-/// A long message under way.
-pub struct Transfer {
-    peer: u32,
-    /// What names it to this side; [`Token::NONE`]: nobody asks what becomes of it.
-    token: Token,
-    /// What the peer calls it.
-    name: u64,
-    direction: Direction,
-    remote: Place,
-    length: u64,
-    /// Bytes that have been asked for.
-    next: u64,
-    /// Bytes that have come, or gone.
-    done: u64,
-    /// Bytes of the whole message, for who sent it.
-    whole: u64,
-}
-
-impl Transfer {
-    /// Who it is from, or to.
-    pub fn peer(&self) -> u32 {
-        self.peer
-    }
-
-    /// What names it to this side.
-    pub fn token(&self) -> Token {
-        self.token
-    }
-
-    fn new(peer: u32, token: Token, direction: Direction, name: u64, length: u64) -> Self {
-        Self {
-            peer,
-            token,
-            name,
-            direction,
-            remote: Place::default(),
-            length,
-            next: 0,
-            done: 0,
-            whole: length,
-        }
-    }
-}
-
-#[derive(Clone)]
-enum Direction {
-    /// From the peer, into this range.
-    Read(Reachable),
-    /// To the peer, from this range.
-    Write(Reachable),
-    /// To the peer, by the lane, from this range; or the class of why it cannot be sent.
-    Lane(Result<Reachable, i32>),
-}
-
 /// What became of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Posted {
+pub(super) enum Posted {
     /// Bytes that are under way now.
     Some(u64),
     /// No room.
@@ -96,10 +31,14 @@ enum Posted {
 /// A message has been written whole, and its receiver does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
+    /// What names it to this side.
+    pub token: Token,
     /// What its receiver calls it.
     pub receive: u64,
     /// Its bytes.
     pub length: u64,
+    /// Flags of the envelope that says so.
+    pub flags: u8,
 }
 
 impl Net {
@@ -107,7 +46,10 @@ impl Net {
     /// [`Fetched::Coming`] goes on by [`Net::move_on`].
     pub fn fetch(&mut self, peer: u32, what: &Fetch) -> Outcome<Fetched> {
         if what.offered == Offered::Parts {
-            return Ok(Fetched::Ask(Asked::Pieces));
+            return Ok(Fetched::Ask {
+                asked: Asked::Pieces,
+                note: 0,
+            });
         }
         let lands = what.offered == Offered::Whole && self.wants_lane(peer);
         if lands {
@@ -118,7 +60,10 @@ impl Net {
             let length = what.sink.len() as u64;
             if let Some(lane) = self.land(peer, what.receive, length, &range)? {
                 self.moves.offers.insert(what.receive, range);
-                return Ok(Fetched::Ask(Asked::Lane(lane)));
+                return Ok(Fetched::Ask {
+                    asked: Asked::Lane(lane),
+                    note: self.link(peer).long.lane.tell_landed(),
+                });
             }
             // It is written, then, and its sender needs a key.
         }
@@ -141,7 +86,10 @@ impl Net {
             rkey: range.rkey(),
         };
         self.moves.offers.insert(what.receive, range);
-        Ok(Fetched::Ask(Asked::Written(place)))
+        Ok(Fetched::Ask {
+            asked: Asked::Written(place),
+            note: self.link(peer).long.lane.tell_landed(),
+        })
     }
 
     /// Lets `sink` be written by requests: of this rank if `is_own`, else of its peer. Else how the
@@ -155,7 +103,10 @@ impl Net {
         };
         match reach_sink(&mut self.moves.reach, sink, purpose) {
             Ok(Some(range)) => Ok(range),
-            Ok(None) => Err(Fetched::Ask(Asked::Pieces)),
+            Ok(None) => Err(Fetched::Ask {
+                asked: Asked::Pieces,
+                note: 0,
+            }),
             Err(error) => Err(Fetched::Failed(class_of(&error))),
         }
     }
@@ -172,14 +123,15 @@ impl Net {
         receive: u64,
     ) -> Outcome<Served> {
         let length = source.len() as u64;
-        let (by_lane, remote) = match asked {
+        let (landing, remote) = match asked {
             Asked::Lane(lane) if self.is_asked_by_lane(peer, lane) && length <= LONGEST => {
-                (true, Place::default())
+                (lane, Place::default())
             }
-            Asked::Written(place) => (false, place),
+            Asked::Written(place) => (0, place),
             // p2p serves pieces itself
             Asked::Lane(_) | Asked::Pieces => return Err(self.broken_off(peer)),
         };
+        let by_lane = landing != 0;
         let direction = match reach_source(&mut self.moves.reach, source, Purpose::Own) {
             // nothing of that kind was offered
             Ok(None) => return Err(self.broken_off(peer)),
@@ -196,9 +148,11 @@ impl Net {
             Direction::Lane(Err(_)) => 0,
             _ => length,
         };
+        let transfer = Transfer::new(peer, token, direction, receive, length);
         self.begin_transfer(Transfer {
             remote,
-            ..Transfer::new(peer, token, direction, receive, length)
+            awaits: self.awaited(&transfer, landing),
+            ..transfer
         });
         Ok(Served::Moving)
     }
@@ -211,8 +165,21 @@ impl Net {
             return Err(self.broken_off(peer));
         }
         let direction = Direction::Lane(Err(class));
-        self.begin_transfer(Transfer::new(peer, Token::NONE, direction, 0, 0));
+        let transfer = Transfer::new(peer, Token::NONE, direction, 0, 0);
+        self.begin_transfer(Transfer {
+            awaits: self.awaited(&transfer, number),
+            ..transfer
+        });
         Ok(())
+    }
+
+    /// What must be known of a message that goes into the landing of this number, or into none.
+    /// Where nothing is kept it is over when it has gone.
+    fn awaited(&self, transfer: &Transfer, landing: u32) -> Awaits {
+        match transfer.direction {
+            Direction::Lane(_) if self.limits.acks => Awaits::Landing(landing),
+            _ => transfer.awaits,
+        }
     }
 
     fn begin_transfer(&mut self, transfer: Transfer) {
@@ -262,15 +229,19 @@ impl Net {
             let Some(transfer) = self.moves.transfers[index as usize].as_mut() else {
                 return Ok(None);
             };
-            transfer.next += bytes;
-            if transfer.next < transfer.length {
+            if !transfer.has_posted(bytes) {
                 continue;
             }
-            let (receive, length) = (transfer.name, transfer.length);
-            let is_written = matches!(transfer.direction, Direction::Write(_));
+            let (token, receive, length) = (transfer.token, transfer.name, transfer.length);
+            let is_written = transfer.says_written();
             self.link(peer).long.moving.pop_front();
             if is_written {
-                return Ok(Some(Written { receive, length }));
+                return Ok(Some(Written {
+                    token,
+                    receive,
+                    length,
+                    flags: if self.limits.acks { ACKNOW } else { 0 },
+                }));
             }
         }
     }
@@ -295,20 +266,6 @@ impl Net {
         self.coalesce.presses = false;
     }
 
-    /// Whether a part of a long message from or to `peer` has moved, or may have.
-    pub(super) fn is_carrying(&self, peer: u32) -> bool {
-        let Some(link) = self.links[peer as usize].as_deref() else {
-            return false;
-        };
-        let moving = &link.long.moving;
-        let mut transfers = (0..).zip(&self.moves.transfers);
-        link.long.lane.oldest_landing().is_some()
-            || transfers.any(|(index, transfer)| {
-                let of_peer = transfer.as_ref().filter(|one| one.peer == peer);
-                of_peer.is_some_and(|one| one.next != 0 || !moving.contains(&index))
-            })
-    }
-
     /// `bytes` of a transfer have come, or gone.
     pub(super) fn moved<R, D: Deliver>(
         &mut self,
@@ -320,27 +277,12 @@ impl Net {
         let Some(transfer) = self.moves.transfers[index as usize].as_mut() else {
             return;
         };
-        transfer.done += u64::from(bytes);
-        let is_done = transfer.done == transfer.length;
-        let token = transfer.token;
-        let done = match transfer.direction {
-            Direction::Read(_) => Done::Read {
-                send: transfer.name,
-                length: transfer.whole,
-            },
-            Direction::Lane(Err(class)) => Done::Over { class },
-            _ => Done::Over { class: MPI_SUCCESS },
-        };
-        if matches!(done, Done::Read { .. }) {
+        transfer.course.has_moved(bytes);
+        if matches!(transfer.direction, Direction::Read(_)) {
             self.link(peer).long.reads -= 1;
         }
-        if is_done {
-            self.moves.transfers[index as usize] = None;
-            self.stats.moved += 1;
-            // The rank may have died, and its messages with it.
-            if token != Token::NONE {
-                lent.done(peer, token, done);
-            }
+        if let Some(ended) = self.end_if_over(index) {
+            lent.done(peer, ended.token, ended.done);
         }
     }
 
@@ -365,23 +307,23 @@ impl Net {
                 continue;
             };
             // What is posted completes; nothing more of it is.
-            transfer.token = Token::NONE;
-            transfer.length = transfer.next;
+            transfer.give_up();
             link.long.moving.retain(|moving| *moving != index);
-            if matches!(transfer.direction, Direction::Lane(_)) || transfer.done == transfer.next {
+            if matches!(transfer.direction, Direction::Lane(_)) || transfer.is_over() {
                 *place = None;
             }
         }
     }
 
     /// Posts the next piece of transfer `index`.
-    fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
+    pub(super) fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
         let most_reads = self.most_reads();
         let id = self.link(peer).wire.id;
         let Some(transfer) = self.moves.transfers[index as usize].as_ref() else {
             return Ok(Posted::None);
         };
-        let (next, left) = (transfer.next, transfer.length - transfer.next);
+        let next = transfer.course.next;
+        let left = transfer.length - next;
         let remote = transfer.remote.address.wrapping_add(next);
         let key = RKey(transfer.remote.rkey);
         let bytes = match transfer.direction {

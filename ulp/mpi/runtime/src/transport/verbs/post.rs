@@ -243,7 +243,7 @@ impl Net {
         if ack != link.acks.log.acknowledged() {
             acknowledged(
                 &mut link.acks.log,
-                &mut self.stages,
+                (&mut self.stages, &mut self.life.news),
                 ack,
                 seq.wrapping_sub(1),
             );

@@ -11,7 +11,7 @@ use crate::trace;
 use crate::transport::contract::{Deliver, Roster, Verdict, body_of, write_down};
 use ferriband_ibv::{Srq, Wc};
 use ferriband_mpi_proto::brief::Pattern;
-use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, Kind};
+use ferriband_mpi_proto::envelope::{ACKNOW, ENVELOPE, Envelope, Kind};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -226,7 +226,7 @@ impl Net {
             length,
             numbers,
         } = buffer;
-        if !self.link(from).is_ready() && !self.admits(from) {
+        if !self.link(from).is_ready() && !self.admits(from)? {
             return Ok(());
         }
         let Some((envelope, body)) = self.read_message(from, (index, length), numbers) else {
@@ -316,7 +316,9 @@ impl Net {
             | Kind::Resume
             | Kind::Close
             | Kind::Closed
-            | Kind::Note => self.take_word(from, envelope.kind, body, lent),
+            | Kind::Cts
+            | Kind::Fin
+            | Kind::Note => self.take_word(from, envelope, body, lent),
             _ => {
                 let verdict = lent.to.eager(from, envelope, body)?;
                 lent.is_stopped |= verdict == Verdict::Stop;
@@ -325,12 +327,13 @@ impl Net {
         }
     }
 
-    /// What ranks that are reached by verbs say to each other about that.
+    /// What ranks that are reached by verbs say to each other about that, or what says to the
+    /// transport more than to whom it is for.
     #[cold]
     fn take_word<R: Roster, D: Deliver>(
         &mut self,
         from: u32,
-        kind: Kind,
+        envelope: &Envelope,
         body: Source,
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
@@ -338,7 +341,18 @@ impl Net {
             // What it is about has ended with that rank.
             return Ok(());
         }
-        match kind {
+        if envelope.flags & ACKNOW != 0 {
+            self.is_asked(from);
+        }
+        if matches!(envelope.kind, Kind::Cts | Kind::Note) {
+            self.take_landed(from, envelope.context as u32);
+        }
+        match envelope.kind {
+            Kind::Cts | Kind::Fin => {
+                let verdict = lent.to.eager(from, envelope, body)?;
+                lent.is_stopped |= verdict == Verdict::Stop;
+                Ok(())
+            }
             Kind::Lane => self.take_lane(from, &body_of(from, body)?),
             Kind::Open => self.take_open(from, &body_of(from, body)?),
             Kind::Opened => self.take_opened(from, &body_of(from, body)?, lent),
@@ -350,7 +364,7 @@ impl Net {
             }
             Kind::Close => self.take_close(from, &body_of(from, body)?),
             Kind::Closed => self.take_closed(from, &body_of(from, body)?, lent),
-            // A note says nothing but that its sender is there.
+            // A note says nothing else but that its sender is there.
             _ => Ok(()),
         }
     }
@@ -369,7 +383,7 @@ impl Net {
         }
         let what = link.wire.queue.completed();
         if !wc.is_ok() {
-            let at_fault = what.and_then(|what| self.moved_by(what));
+            let at_fault = self.at_fault(what);
             return self.lost(peer, wc, at_fault, lent);
         }
         let Some(what) = what else {

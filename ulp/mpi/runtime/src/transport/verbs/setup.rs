@@ -98,12 +98,6 @@ impl Numbers {
         self.ranks.retain(|_, rank| *rank != peer);
         self.last = NO_PAIR;
     }
-
-    /// The queue pair `number` is no more.
-    pub(super) fn forget(&mut self, number: u32) {
-        self.ranks.remove(&number);
-        self.last = NO_PAIR;
-    }
 }
 
 impl Net {

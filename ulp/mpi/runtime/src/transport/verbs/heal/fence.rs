@@ -29,6 +29,8 @@ pub struct Fence {
     received: Option<u32>,
     /// Nothing is tried before.
     not_before: Ns,
+    /// The peer is lost: there is no life behind it.
+    is_last: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,13 +44,12 @@ enum Stage {
 }
 
 impl Net {
-    /// Whether a failed connection to `peer` is made anew: what is on its way is kept, and no part
-    /// of a long message has moved.
+    /// Whether a failed connection to `peer` is made anew: what is on its way is kept.
     pub(in super::super) fn heals(&mut self, peer: u32) -> bool {
         let link = self.link(peer);
         let has_carried = link.sent != 0 || link.received != 0;
         let is_gone = link.is_gone();
-        !is_gone && (self.limits.acks || !has_carried) && !self.is_carrying(peer)
+        !is_gone && (self.limits.acks || !has_carried)
     }
 
     /// The life of the connection to `peer` is over, for this cause.
@@ -86,19 +87,30 @@ impl Net {
         }
         if !self.heals(peer) {
             let told = self.tell_end(peer);
-            let why = "it has failed while a long message was on its way";
+            let why = "it has failed, and messages were not kept";
             self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
             let session = &mut self.link(peer).wire.session;
             session.fenced(Taken::default(), now);
             return told;
         }
-        let left = self.device.entries;
+        self.stop_all(peer, false);
+        Ok(())
+    }
+
+    /// `peer` is lost: its queue pairs fail at once, and go behind the completions that they have
+    /// left, for these name receive buffers.
+    #[cold]
+    pub(in super::super) fn begin_burial(&mut self, peer: u32) {
+        self.stop_all(peer, true);
+        self.heed(peer);
+    }
+
+    fn stop_all(&mut self, peer: u32, is_last: bool) {
+        let (now, left) = (self.connect.now(), self.device.entries);
         let link = self.link(peer);
-        // No receive is posted to it, and nothing is on its way by it.
-        link.long.lane.lose();
-        if let Some(qp) = &link.wire.queue.qp {
+        for queue in [&link.wire.queue, &link.long.lane.queue] {
             // One that cannot be stopped is destroyed all the same.
-            let _ = qp.stop(QpState::Error);
+            let _ = queue.qp.as_ref().map(|qp| qp.stop(QpState::Error));
         }
         link.wire.fence = Some(Fence {
             began: now,
@@ -106,8 +118,8 @@ impl Net {
             left,
             received: None,
             not_before: now,
+            is_last,
         });
-        Ok(())
     }
 
     /// Goes on with the fence to `peer`, if there is one: a look at the device has found `count`
@@ -125,7 +137,10 @@ impl Net {
                 fence.left = fence.left.saturating_sub(count);
                 let is_late = now.since(fence.began) >= LAST_RECEIVE_NS;
                 if (count == 0 || fence.left == 0) && (takes_none || is_late) {
-                    fence.stage = Stage::Draining;
+                    fence.stage = match fence.is_last {
+                        true => Stage::Closing,
+                        false => Stage::Draining,
+                    };
                 }
                 self.take_events()
             }
@@ -139,13 +154,21 @@ impl Net {
                 Ok(())
             }
             Stage::Closing => {
-                let qp = wire.queue.qp.take();
-                if let Some(Err(NotClosed { qp, .. })) = qp.map(ferriband_ibv::Qp::close) {
-                    wire.queue.qp = Some(qp);
-                    fence.not_before = now.after(BUSY_NS);
-                    return Ok(());
+                let is_last = fence.is_last;
+                for queue in [&mut wire.queue, &mut link.long.lane.queue] {
+                    let qp = queue.qp.take();
+                    if let Some(Err(NotClosed { qp, .. })) = qp.map(ferriband_ibv::Qp::close) {
+                        queue.qp = Some(qp);
+                        fence.not_before = now.after(BUSY_NS);
+                        return Ok(());
+                    }
                 }
-                self.end_fence(peer);
+                if is_last {
+                    self.numbers.forget_all_of(peer);
+                    self.link(peer).wire.fence = None;
+                } else {
+                    self.end_fence(peer);
+                }
                 Ok(())
             }
         }
@@ -156,9 +179,9 @@ impl Net {
     pub fn break_connections(&self) {
         let _ = self.connect.ud.stop(QpState::Error);
         for link in self.links.iter().flatten() {
-            if let Some(qp) = &link.wire.queue.qp {
+            for queue in [&link.wire.queue, &link.long.lane.queue] {
                 // One that cannot fail so has failed.
-                let _ = qp.stop(QpState::Error);
+                let _ = queue.qp.as_ref().map(|qp| qp.stop(QpState::Error));
             }
         }
     }
@@ -187,6 +210,7 @@ impl Net {
             }
         }
         self.numbers.forget_all_of(peer);
+        self.moves.movers.retain(|mover| *mover != peer);
         self.close_channels(peer);
         let now = self.connect.now();
         let link = self.link(peer);
@@ -196,13 +220,16 @@ impl Net {
         link.words.clear();
         link.heads = Default::default();
         link.long.reads = 0;
+        link.long.moving.clear();
+        link.long.lane.fence();
         (link.acks.is_log_full, link.acks.owed) = Default::default();
+        link.acks.asked = None;
         let acknowledged = link.acks.log.acknowledged();
         let taken = Taken {
             received: Number(link.received),
             sent: Number(link.sent),
             acknowledged: Number(acknowledged),
-            landed: 0,
+            landed: link.long.lane.landed(),
             keys: 0,
         };
         link.wire.session.fenced(taken, now);

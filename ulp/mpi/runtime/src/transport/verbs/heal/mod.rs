@@ -28,6 +28,9 @@ use ferriband_mpi_proto::card::Card;
 pub use fence::Fence;
 pub use replay::Replay;
 
+/// A lane that cannot be made is tried again after so long.
+const LANE_NS: u64 = 1_000_000;
+
 /// The one path to a peer: of the one adapter.
 pub(super) const PATH: PathId = PathId(0);
 
@@ -48,9 +51,11 @@ impl Net {
         let peers = self.connect.setting_up.iter();
         peers
             .filter_map(|peer| {
-                let wire = &self.links[*peer as usize].as_deref()?.wire;
-                let at_once = wire.is_at_work().then_some(now);
-                at_once.or_else(|| wire.session.poll_timeout())
+                let link = self.links[*peer as usize].as_deref()?;
+                let at_once = link.wire.is_at_work().then_some(now);
+                let soon = || link.long.lane.waits().then(|| now.after(LANE_NS));
+                let wire = || link.wire.session.poll_timeout();
+                at_once.or_else(soon).or_else(wire)
             })
             .min()
             .map(|at| at.since(now))
@@ -81,6 +86,9 @@ impl Net {
             if self.link(peer).wire.replay.is_some() {
                 self.carry_replay(peer)?;
                 self.drive(roster, peer)?;
+            }
+            if self.link(peer).long.lane.waits() {
+                self.tend_lane(peer)?;
             }
             let link = self.link(peer);
             if !link.needs_attention() {
@@ -132,8 +140,8 @@ impl Net {
                 }
                 session.connected(done, now);
             }
-            Step::Replay { peer: word, .. } => return self.begin_replay(peer, word),
-            Step::Up => (),
+            Step::Replay { own, peer: word } => return self.begin_replay(peer, own, word),
+            Step::Up => return self.tend_lane(peer),
             Step::Lost(reason) => return self.bury(roster, peer, reason),
         }
         Ok(())
@@ -175,18 +183,23 @@ impl Net {
         Err(self.lose(peer, &why, MPI_ERR_PROC_ABORTED))
     }
 
-    /// A message has come from `from`, whose connection is not up. Whether it is of a life.
+    /// A message has come from `from`, whose connection is not up. Whether it is of a life. What
+    /// the last life has left is judged before it is taken: what it begins is none of that.
     #[cold]
-    pub(super) fn admits(&mut self, from: u32) -> bool {
+    pub(super) fn admits(&mut self, from: u32) -> Outcome<bool> {
         let now = self.connect.now();
         let session = &mut self.link(from).wire.session;
         match session.state() {
-            State::Lost => return false,
+            State::Lost => return Ok(false),
             State::Answering => session.handle_message(now),
-            _ => return true,
+            State::Replaying => (),
+            _ => return Ok(true),
+        }
+        if let Some(Step::Replay { own, peer }) = session.poll_step() {
+            self.begin_replay(from, own, peer)?;
         }
         self.heed(from);
-        true
+        Ok(true)
     }
 
     /// Tells `peer` that this end of the connection is no more.
@@ -274,7 +287,8 @@ impl Link {
     /// Whether its session has something to do by itself, or to say.
     fn needs_attention(&self) -> bool {
         let wire = &self.wire;
-        wire.session.poll_timeout().is_some() || wire.waits_to_say || wire.is_at_work()
+        let waits = wire.waits_to_say || self.long.lane.waits();
+        wire.session.poll_timeout().is_some() || waits || wire.is_at_work()
     }
 }
 

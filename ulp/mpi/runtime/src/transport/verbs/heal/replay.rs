@@ -1,9 +1,12 @@
-//! What the other end has not taken is sent again in a new life, from the log.
+//! What the other end has not taken is sent again in a new life, from the log; and long messages go
+//! on, as [`ferriband_mpi_proto::resume`] says.
 //!
 //! Each message goes with its envelope, before which nothing was left out: what the former life
 //! knew of the last messages is forgotten at both ends.
 
-use super::super::acks::acknowledged;
+use super::super::acks::release;
+use super::super::long::Posted;
+use super::super::news::News;
 use super::super::queue::What;
 use super::super::stages::Stages;
 use super::super::{INLINE, Net};
@@ -13,10 +16,12 @@ use ferriband_heal::kept::{Held, Unit};
 use ferriband_heal::{Log, Number, Word};
 use ferriband_ibv::{Element, SendFlags, SendWr};
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope, ITEM, Kind};
+use ferriband_mpi_proto::resume::{Act, Resume};
 
 /// A replay under way.
-#[derive(Clone, Copy, Debug)]
 pub struct Replay {
+    /// What is to be done, in which order.
+    resume: Resume,
     /// The number that goes next.
     next: Number,
     /// Bytes that have gone.
@@ -29,69 +34,144 @@ enum Again {
     Sent(Number, u64),
     /// There is no room.
     NotNow,
-    /// All has gone.
-    Done,
     /// Something was not kept.
     Missing,
 }
 
 impl Net {
-    /// `peer` has told what it has taken: that is acknowledged, and all behind it is to go again.
-    pub(super) fn begin_replay(&mut self, peer: u32, word: Word) -> Outcome {
+    /// `peer` has told what it has taken: that is acknowledged. What needs no room is done at once,
+    /// before a message of the new life is taken; the rest by [`Net::carry_replay`].
+    pub(super) fn begin_replay(&mut self, peer: u32, own: Word, word: Word) -> Outcome {
+        let under = self.under(peer);
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return Ok(());
         };
-        let (taken, sent) = (word.expected().previous(), Number(link.sent));
-        let log = &mut link.acks.log;
-        let told = Number(log.acknowledged());
-        if taken.since(told) > sent.since(told) {
+        let (log, sent) = (&mut link.acks.log, Number(link.sent));
+        let keys = &mut link.long.keys;
+        let Some(resume) = Resume::new(own, word, keys, log, sent, &under) else {
             return Err(self.broken_off(peer));
-        }
-        acknowledged(log, &mut self.stages, taken.0, sent.0);
-        link.wire.replay = Some(Replay {
+        };
+        release(log, (&mut self.stages, &mut self.life.news));
+        link.wire.replay = Some(Box::new(Replay {
+            resume,
             next: word.expected(),
             bytes: 0,
-        });
+        }));
+        while let Some(act) = self.next_act(peer) {
+            match act {
+                Act::Over(transfer) => {
+                    let ended = self.end_transfer(transfer).map(News::Ended);
+                    self.life.news.extend(ended);
+                }
+                Act::Rewind { transfer, to } => self.rewind(transfer, to),
+                // The adapter stays, and with it all keys.
+                Act::Register(_) | Act::AwaitKey(_) | Act::Renew { .. } => (),
+                Act::Whole { .. } | Act::Message(_) | Act::Up => break,
+            }
+            self.has_done(peer);
+        }
         Ok(())
     }
 
     /// Goes on with the replay to `peer`, if there is one, as far as there is room.
     pub(super) fn carry_replay(&mut self, peer: u32) -> Outcome {
-        while let Some(Replay { next, bytes }) = self.link(peer).wire.replay {
-            let now = self.connect.now();
-            match self.send_again(peer, next)? {
-                Again::Sent(last, more) => {
-                    self.link(peer).wire.replay = Some(Replay {
-                        next: last.next(),
-                        bytes: bytes + more,
-                    });
-                }
-                Again::NotNow => break,
-                Again::Done => {
-                    let wire = &mut self.link(peer).wire;
-                    wire.replay = None;
-                    wire.session.replayed(bytes, now);
-                }
-                Again::Missing => {
-                    let told = self.tell_end(peer);
-                    let why = "it has failed, and messages were not kept";
-                    self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
-                    return told;
-                }
+        while let Some(act) = self.next_act(peer) {
+            let has_gone = match act {
+                Act::Whole { transfer } => self.write_whole(peer, transfer)?,
+                Act::Up => return self.end_replay(peer),
+                Act::Message(_) => match self.send_again(peer)? {
+                    Again::Sent(last, more) => {
+                        if let Some(replay) = &mut self.link(peer).wire.replay {
+                            replay.next = last.next();
+                            replay.bytes += more;
+                        }
+                        true
+                    }
+                    Again::NotNow => false,
+                    Again::Missing => return self.lose_unkept(peer),
+                },
+                // They were done when it began.
+                Act::Over(_)
+                | Act::Rewind { .. }
+                | Act::Register(_)
+                | Act::AwaitKey(_)
+                | Act::Renew { .. } => true,
+            };
+            if !has_gone {
+                break;
             }
+            self.has_done(peer);
         }
         Ok(())
     }
 
-    /// Sends again what has the number `next`, and what went together with it.
-    fn send_again(&mut self, peer: u32, next: Number) -> Outcome<Again> {
-        let Some(link) = self.links[peer as usize].as_deref_mut() else {
-            return Ok(Again::Done);
+    fn next_act(&mut self, peer: u32) -> Option<Act> {
+        let link = self.link(peer);
+        link.wire.replay.as_mut()?.resume.next(&link.acks.log)
+    }
+
+    fn has_done(&mut self, peer: u32) {
+        if let Some(replay) = &mut self.link(peer).wire.replay {
+            replay.resume.done();
+        }
+    }
+
+    /// Writes all of a long message. True if it is posted whole.
+    fn write_whole(&mut self, peer: u32, index: u32) -> Outcome<bool> {
+        let piece = self.limits.piece as u64;
+        while let Some(transfer) = self.moves.transfers[index as usize].as_ref()
+            && !transfer.course.is_posted
+        {
+            let Posted::Some(bytes) = self.post_piece(peer, index, piece)? else {
+                return Ok(false);
+            };
+            if let Some(transfer) = &mut self.moves.transfers[index as usize] {
+                transfer.has_posted(bytes);
+            }
+        }
+        Ok(true)
+    }
+
+    /// All of the log has gone again. Messages whose receiver is told that they are written as soon
+    /// as the connection is up are written first.
+    fn end_replay(&mut self, peer: u32) -> Outcome {
+        while let Some(index) = self.said_too_early(peer) {
+            if !self.write_whole(peer, index)? {
+                return Ok(());
+            }
+        }
+        let (now, link) = (self.connect.now(), self.link(peer));
+        let Some(replay) = link.wire.replay.take() else {
+            return Ok(());
         };
+        if replay.next != Number(link.sent).next() {
+            return self.lose_unkept(peer);
+        }
+        link.wire.session.replayed(replay.bytes, now);
+        Ok(())
+    }
+
+    /// What was not kept cannot be sent again.
+    #[cold]
+    fn lose_unkept(&mut self, peer: u32) -> Outcome {
+        let told = self.tell_end(peer);
+        let why = "it has failed, and messages were not kept";
+        self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
+        told
+    }
+
+    /// Sends again what goes next, and what went together with it.
+    fn send_again(&mut self, peer: u32) -> Outcome<Again> {
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return Ok(Again::NotNow);
+        };
+        let Some(Replay { next, .. }) = link.wire.replay.as_deref() else {
+            return Ok(Again::NotNow);
+        };
+        let next = *next;
         let (stages, received) = (&mut self.stages, link.received);
         let Some((last, unit)) = link.acks.log.unit(next) else {
-            let is_all = next == Number(link.sent).next();
-            return Ok(if is_all { Again::Done } else { Again::Missing });
+            return Ok(Again::Missing);
         };
         let Some(head) = head_of(stages, &unit, received) else {
             return Ok(Again::Missing);

@@ -1,0 +1,60 @@
+//! What whoever is told of messages hears beside them: who is lost, and what is over by an
+//! acknowledgement, which comes wherever a message does.
+//!
+//! Owns: what is to be told, and that peers who have asked for an acknowledgement get it before a
+//! round is over. Must not know: what becomes of it.
+
+use super::Net;
+use super::moves::Ended;
+use crate::errors::Outcome;
+use crate::transport::contract::Lost;
+use crate::transport::contract::Roster;
+
+/// What is to be told, or looked at first.
+pub(super) enum News {
+    /// A connection was lost.
+    Lost(Lost),
+    /// What a transfer awaits has come.
+    Confirmed(u32),
+    /// A long message is over.
+    Ended(Ended),
+    /// A peer waits for an acknowledgement.
+    Asks(u32),
+}
+
+/// What is told.
+#[derive(Debug)]
+pub enum Told {
+    /// A connection was lost.
+    Lost(Lost),
+    /// A long message is over.
+    Ended(Ended),
+}
+
+impl Net {
+    /// Whether there is something to be told, or to be answered.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.life.news.is_empty()
+    }
+
+    /// What is to be told next. `ends`: the round does, so peers who have asked are answered,
+    /// unless what the round has sent has done so.
+    #[cold]
+    pub fn take_news<R: Roster>(&mut self, roster: &R, ends: bool) -> Outcome<Option<Told>> {
+        let is_due = |news: &News| ends || !matches!(news, News::Asks(_));
+        while let Some(at) = self.life.news.iter().position(is_due) {
+            match self.life.news.remove(at) {
+                News::Lost(lost) => return Ok(Some(Told::Lost(lost))),
+                News::Ended(ended) => return Ok(Some(Told::Ended(ended))),
+                News::Confirmed(index) => {
+                    if let Some(ended) = self.confirm(index) {
+                        return Ok(Some(Told::Ended(ended)));
+                    }
+                }
+                News::Asks(peer) => self.answer_asker(roster, peer)?,
+            }
+        }
+        Ok(None)
+    }
+}
