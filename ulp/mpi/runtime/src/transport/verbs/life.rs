@@ -4,7 +4,7 @@
 use super::errors::failed;
 use super::faults::{AtFault, is_of_memory};
 use super::link::Link;
-use super::news::News;
+use super::news::{Lost, News};
 use super::queue::What;
 use super::{Lent, Net, Reached};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
@@ -15,15 +15,6 @@ use ferriband_ibv::{EventKind, Subject, Wc, WcStatus};
 use ferriband_mpi_proto::envelope::Kind;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
-
-/// A connection that was lost.
-#[derive(Debug)]
-pub struct Lost {
-    /// To whom it was.
-    pub peer: u32,
-    /// Why, unless somebody knows already.
-    pub error: Option<MpiError>,
-}
 
 /// Who is gone, and whether the end has begun.
 pub struct Life {

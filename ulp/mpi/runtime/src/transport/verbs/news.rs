@@ -5,10 +5,29 @@
 //! round is over. Must not know: what becomes of it.
 
 use super::Net;
-use super::life::Lost;
-use super::moves::Ended;
-use crate::errors::Outcome;
-use crate::transport::contract::Roster;
+use crate::errors::{MpiError, Outcome};
+use crate::handle::Token;
+use crate::transport::contract::{Done, Roster};
+
+/// A connection that was lost.
+#[derive(Debug)]
+pub struct Lost {
+    /// To whom it was.
+    pub peer: u32,
+    /// Why, unless somebody knows already.
+    pub error: Option<MpiError>,
+}
+
+/// What has become of a long message.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// From whom, or to whom.
+    pub peer: u32,
+    /// What names it to this side.
+    pub token: Token,
+    /// What it has come to.
+    pub done: Done,
+}
 
 /// What is to be told, or looked at first.
 pub(super) enum News {
