@@ -232,7 +232,8 @@ impl Net {
         }
     }
 
-    /// Tells `peer` what has been taken and what has landed, if it waits for that and does not know.
+    /// Tells `peer` what has been taken and what has landed, if it waits for that and does not
+    /// know.
     #[cold]
     pub(super) fn answer_asker<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome {
         let link = self.link(peer);

@@ -4,7 +4,8 @@
 //! Owns: which statuses say so, which message a request was about, and what its peer is told. Must
 //! not know: how a connection is made anew.
 
-use super::moves::{Awaits, Direction, Ended, Transfer};
+use super::moves::{Awaits, Direction, Transfer};
+use super::news::Ended;
 use super::queue::What;
 use super::{Lent, Net};
 use crate::constants::MPI_ERR_BUFFER;

@@ -433,8 +433,8 @@ impl Net {
         self.take_up(&qp, psn, &end)
     }
 
-    /// Posts the SEND of a message into the receive whose turn it is. False if the queue is full, or
-    /// there is none yet.
+    /// Posts the SEND of a message into the receive whose turn it is. False if the queue is full,
+    /// or there is none yet.
     pub(super) fn send_by_lane(
         &mut self,
         peer: u32,

@@ -8,7 +8,7 @@
 
 use super::Net;
 use super::memory::{Reach, Reachable};
-use super::news::News;
+use super::news::{Ended, News};
 use crate::constants::MPI_SUCCESS;
 use crate::handle::Token;
 use crate::transport::contract::{Done, Place};
@@ -99,17 +99,6 @@ pub(super) enum Awaits {
     Ack(u32),
     /// That the landing of this number is over.
     Landing(u32),
-}
-
-/// What has become of a long message.
-#[derive(Clone, Copy, Debug)]
-pub struct Ended {
-    /// From whom, or to whom.
-    pub peer: u32,
-    /// What names it to this side.
-    pub token: Token,
-    /// What it has come to.
-    pub done: Done,
 }
 
 impl Transfer {

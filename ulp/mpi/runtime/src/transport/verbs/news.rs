@@ -5,10 +5,20 @@
 //! round is over. Must not know: what becomes of it.
 
 use super::Net;
-use super::moves::Ended;
 use crate::errors::Outcome;
-use crate::transport::contract::Lost;
-use crate::transport::contract::Roster;
+use crate::handle::Token;
+use crate::transport::contract::{Done, Lost, Roster};
+
+/// What has become of a long message.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// From whom, or to whom.
+    pub peer: u32,
+    /// What names it to this side.
+    pub token: Token,
+    /// What it has come to.
+    pub done: Done,
+}
 
 /// What is to be told, or looked at first.
 pub(super) enum News {
