@@ -119,6 +119,7 @@ fn reach_others(runtime: &mut Runtime, chosen: &Chosen) -> Outcome {
                 piece: chosen.verbs.piece,
                 fast: chosen.fast,
                 acks: chosen.acks,
+                heal: chosen.heal,
             },
         };
         let net = Net::open(wanted, me, reached, host.secret())?;

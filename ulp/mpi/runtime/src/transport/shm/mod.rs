@@ -393,4 +393,8 @@ impl Roster for Host {
     fn has_ended(&self, rank: u32) -> bool {
         Self::has_ended(self, rank)
     }
+
+    fn is_there(&self, rank: u32) -> bool {
+        self.pid(rank) > 0 && !Self::has_ended(self, rank)
+    }
 }

@@ -42,9 +42,12 @@ enum Stage {
 }
 
 impl Net {
-    /// Whether a failed connection to `peer` is made anew: what is on its way is kept, and no part
-    /// of a long message has moved.
+    /// Whether a failed connection to `peer` is made anew: that is set, what is on its way is kept,
+    /// and no part of a long message has moved.
     pub(in super::super) fn heals(&mut self, peer: u32) -> bool {
+        if !self.limits.heal.is_on {
+            return false;
+        }
         let link = self.link(peer);
         let has_carried = link.sent != 0 || link.received != 0;
         let is_gone = link.is_gone();
@@ -86,7 +89,10 @@ impl Net {
         }
         if !self.heals(peer) {
             let told = self.tell_end(peer);
-            let why = "it has failed while a long message was on its way";
+            let why = match self.limits.heal.is_on {
+                true => "it has failed while a long message was on its way",
+                false => "the other end says that it has failed",
+            };
             self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
             let session = &mut self.link(peer).wire.session;
             session.fenced(Taken::default(), now);
