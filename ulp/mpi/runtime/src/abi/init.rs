@@ -181,6 +181,7 @@ fn depart(guard: &mut Guard) -> Outcome {
         }
     }
     guard.tell_stats();
+    guard.leave_report();
     linger(guard);
     wireup::leave();
     Ok(())

@@ -13,6 +13,7 @@ use crate::objects::comms::WORLD;
 use crate::runtime::Runtime;
 use crate::transport::counters::Told;
 use ferriband_mpi_proto::fast::Design;
+use ferriband_mpi_proto::heals::{CAUSES, RankReport};
 use std::os::fd::RawFd;
 
 impl Runtime {
@@ -290,6 +291,25 @@ impl Runtime {
         }
     }
 
+    /// Leaves what this rank has moved, and its heals, for the launcher.
+    pub fn leave_report(&self) {
+        let Some(host) = &self.host else {
+            return;
+        };
+        let told = self.told();
+        host.leave_report(&RankReport {
+            host_records: told.host_records + told.placed,
+            messages: told.messages,
+            fast: told.fast,
+            long: told.moved,
+            heals: told.heals,
+            longest_ns: told.heals_longest_ns,
+            total_ns: told.heals_total_ns,
+            bytes: told.healed_bytes,
+            causes: self.net.as_ref().map_or([0; CAUSES], |net| net.causes()),
+        });
+    }
+
     /// The counters on stderr, if they were asked for.
     pub fn tell_stats(&self) {
         if !self.settings.job.stats {
@@ -312,7 +332,8 @@ impl Runtime {
         complain!(
             "ferriband MPI: rank {}: {} remote peers; fast path: {}, {} channels out, {} in, {} bytes ({} of blocks, {} of mirrors, {} of staging, {} of return words), \
              {} of {} messages ({share:.2} %); not by it: {} without a channel, {} paused, {} without credit, {} too long, {} without room, {} in bundles; channels opened {}, closed {} \
-             (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times",
+             (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times; \
+             {} heals, {:.3} ms in all, {:.3} ms the longest, {} bytes sent again",
             self.point.rank,
             told.remote_peers,
             net.design().name(),
@@ -340,6 +361,10 @@ impl Runtime {
             told.landed,
             told.log,
             told.log_full,
+            told.heals,
+            told.heals_total_ns as f64 / 1e6,
+            told.heals_longest_ns as f64 / 1e6,
+            told.healed_bytes,
         );
         if let Some(counts) = net.registered() {
             complain!(

@@ -39,6 +39,7 @@ pub use remote::read_peer;
 use crate::transport::contract::Roster;
 use ferriband_mpi_proto::card::{CARD, Card};
 use ferriband_mpi_proto::fast::Shape;
+use ferriband_mpi_proto::heals::RankReport;
 use ferriband_mpi_proto::segment::{Life, MAX_RANKS, area as rank_area, line};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -96,6 +97,17 @@ impl Host {
     pub fn set_abort_code(&self, code: i32) {
         self.own(rank_area::ABORT_CODE)
             .store(code.cast_unsigned(), Ordering::SeqCst);
+    }
+
+    /// Tells the launcher what this rank has moved.
+    pub fn leave_report(&self, report: &RankReport) {
+        let at = self.segment.layout().area(self.me) + rank_area::REPORT;
+        let [is_there, words @ ..] = report.emit();
+        for (place, word) in (1..).zip(words) {
+            let field = self.segment.word64(at + place * 8);
+            field.store(word, Ordering::Relaxed);
+        }
+        self.segment.word64(at).store(is_there, Ordering::Release);
     }
 
     /// Says whether an error of MPI_COMM_WORLD ends this rank.
