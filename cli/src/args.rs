@@ -246,7 +246,8 @@ pub enum Command {
     /// A process of an experiment of `repro`; its standard input is a socket.
     #[command(hide = true)]
     ReproPeer,
-    /// Run Debian's own RDMA programs, each as a server and a client, and show what they prove
+    /// Run Debian's own RDMA programs, each as a server and a client, and show what they prove; or
+    /// show how a connection of MPI heals (demo heal)
     Demo(DemoArgs),
     /// Capture the packets that this host's adapters send and receive
     ///
@@ -594,7 +595,11 @@ pub enum Stack {
 
 /// How `demo` runs.
 #[derive(Args, Clone)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {
+    /// Something else than the programs.
+    #[command(subcommand)]
+    pub what: Option<DemoCommand>,
     /// Fewer iterations: what `make test` runs.
     #[arg(long)]
     pub quick: bool,
