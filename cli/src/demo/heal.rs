@@ -13,7 +13,7 @@ use crate::heals;
 use crate::launch;
 use crate::members;
 use crate::mpi::scratch::Scratch;
-use crate::text::print_line;
+use crate::text::{counted, print_line};
 use crate::trace;
 use ferriband_mpi_proto::settings::SETTINGS;
 use std::fs;
@@ -137,7 +137,10 @@ fn break_one(program: &Path) -> Result<Vec<u32>, Failure> {
             qp.qpn
         ))?;
         let (failed, _) = domain::ask_to_fail(&host, Some(qp.qpn), None);
-        print_line(&format!("{failed} queue pairs failed"))?;
+        print_line(&format!(
+            "{} failed",
+            counted(failed, "queue pair", "queue pairs")
+        ))?;
     }
     Ok(members.iter().map(|asked| asked.pid).collect())
 }

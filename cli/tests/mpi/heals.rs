@@ -198,6 +198,27 @@ fn a_report_is_a_table_too() {
 }
 
 #[test]
+fn the_settings_of_heals_are_shown_and_nonsense_is_refused() {
+    let state = State::new("settings");
+    let info = state.json(&["mpi-info", "--set", "heal_for=7", "--json"]);
+    let settings = info["settings"].as_array().expect("settings");
+    let of = |name: &str| {
+        let found = settings.iter().find(|setting| setting["name"] == name);
+        found.unwrap_or_else(|| panic!("{name}"))
+    };
+    assert_eq!(
+        (&of("heal")["value"], &of("heal_for")["value"]),
+        (&"1".into(), &"7".into())
+    );
+    let output = state.run(&["mpi-info", "--set", "heal=2"]);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        complained.contains("heal=2: it can be 0 or 1"),
+        "{complained}"
+    );
+}
+
+#[test]
 fn without_heals_the_first_failure_loses_the_peer_and_nothing_is_kept() {
     let state = State::new("off");
     let program = Program::new("heals");
