@@ -125,7 +125,7 @@ const ROWS: &[Setting] = &[
         about: "heals",
         kind: Kind::Number(0..=1 << 30),
         default: "300",
-        help: "Seconds without a word of a peer, while its connection is made anew, after which it is lost; 0: none are. A peer that the launcher says is there is waited for all the same, and so is one that was never connected.",
+        help: "Seconds without a word of a peer, while its connection is made anew, after which it is lost; 0: none are. A peer that the launcher says is there is waited for all the same, and so is one to or from which no message has gone.",
     },
     Setting {
         name: "design",

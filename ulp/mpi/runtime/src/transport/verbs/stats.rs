@@ -1,10 +1,8 @@
 //! What is counted of messages by verbs: the figures of the Veloblock paper's Table 2, and why a
 //! message did not take the fast path.
 
-use super::link::Link;
 use super::{Net, STAGE};
 use crate::transport::counters::{TOLD_HEALS, Told, ToldHeal};
-use ferriband_heal::State;
 use ferriband_mpi_proto::fast::Design;
 use ferriband_mpi_proto::heals::CAUSES;
 use ferriband_notes::Budget;
@@ -144,13 +142,6 @@ impl Net {
     }
 }
 
-/// Whether the connection was there, and is being made anew.
-fn is_healing(link: &Link) -> bool {
-    let session = &link.wire.session;
-    let had_life = !session.epoch().is_none();
-    had_life && !matches!(session.state(), State::Up | State::Idle | State::Lost)
-}
-
 impl Net {
     /// The counters of what has gone by verbs.
     pub fn counters(&self) -> Told {
@@ -192,7 +183,7 @@ impl Net {
             heals_longest_ns: stats.heals.longest_ns,
             heals_total_ns: stats.heals.total_ns,
             healed_bytes: stats.heals.bytes,
-            healing: links().filter(|link| is_healing(link)).count() as u64,
+            healing: links().filter(|link| link.is_healing()).count() as u64,
             ..Told::default()
         }
     }

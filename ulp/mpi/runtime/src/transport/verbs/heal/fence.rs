@@ -49,8 +49,7 @@ impl Net {
             return false;
         }
         let link = self.link(peer);
-        let has_carried = link.sent != 0 || link.received != 0;
-        let is_gone = link.is_gone();
+        let (has_carried, is_gone) = (link.has_carried(), link.is_gone());
         !is_gone && (self.limits.acks || !has_carried) && !self.is_carrying(peer)
     }
 

@@ -96,13 +96,15 @@ impl Net {
     }
 
     /// A peer answers when its program next calls MPI, which may be in an hour. So silence counts
-    /// only of those that have been connected and whose process nobody here sees; that one has died
-    /// the launcher says.
+    /// only where the connection has carried a message and nobody here sees the peer's process;
+    /// that one has died the launcher says.
     fn vouch<R: Roster>(&mut self, roster: &R, peer: u32) {
         let now = self.connect.now();
-        let session = &mut self.link(peer).wire.session;
+        let link = self.link(peer);
+        let has_carried = link.has_carried();
+        let session = &mut link.wire.session;
         let is_time = session.poll_timeout().is_some_and(|at| now >= at);
-        if is_time && (session.epoch().is_none() || roster.is_there(peer)) {
+        if is_time && (!has_carried || roster.is_there(peer)) {
             session.handle_peer(PeerNews::Alive, now);
         }
     }

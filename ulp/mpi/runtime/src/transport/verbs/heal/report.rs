@@ -2,9 +2,10 @@
 //! counters, the file of heals for `ferriband why` and `ferriband status`, the trace.
 
 use super::super::Net;
+use super::super::link::Link;
 use crate::trace;
 use crate::transport::counters::ToldHeal;
-use ferriband_heal::{Cause, PathId, Report};
+use ferriband_heal::{Cause, PathId, Report, State};
 use ferriband_limit::without_signals;
 use ferriband_mpi_proto::heals::{self, Note, Outcome, Parts, Way, Whose};
 use ferriband_notes as notes;
@@ -165,5 +166,18 @@ impl Net {
             source: address(card.lid, card.gid),
             destination: address(path.dlid, path.dgid),
         }
+    }
+}
+
+impl Link {
+    /// Whether a message has gone by it, or come.
+    pub(in super::super) fn has_carried(&self) -> bool {
+        self.sent != 0 || self.received != 0
+    }
+
+    /// Whether the connection was there, and is being made anew.
+    pub(in super::super) fn is_healing(&self) -> bool {
+        let state = self.wire.session.state();
+        self.has_carried() && !matches!(state, State::Up | State::Idle | State::Lost)
     }
 }
