@@ -99,7 +99,8 @@ fn cause_there(note: &Note, notes: &[Note]) -> Option<Cause> {
             && other.cause != Cause::Peer
     };
     let is_told = note.cause == Cause::Peer;
-    let there = notes.iter().rev().filter(|_| is_told).find(is_other_end)?;
+    let others = notes.iter().filter(|_| is_told).filter(is_other_end);
+    let there = others.min_by_key(|other| other.at_ms.abs_diff(note.at_ms))?;
     Some(there.cause)
 }
 

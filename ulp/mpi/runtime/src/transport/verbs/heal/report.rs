@@ -98,14 +98,13 @@ impl Net {
     }
 
     fn say_that_it_lasts(&self, peer: u32, report: &Report, parts: &Parts) {
-        let patience = match self.limits.heal.for_ns {
-            Some(ns) => format!("{} s without a word of it", ns / 1_000_000_000),
-            None => "never".to_owned(),
+        let heal_for = match self.limits.heal.for_ns {
+            Some(ns) => format!("{} s", ns / 1_000_000_000),
+            None => "for ever".to_owned(),
         };
         complain!(
             "ferriband MPI: rank {}: the connection to rank {peer} by {} has failed ({}) and is not \
-             made anew after {} s, {} tries; it is given up after {patience} (heal_for); ferriband \
-             why tells more",
+             made anew after {} s (tries: {}; heal_for: {heal_for}); look at ferriband why --live",
             self.connect.me,
             self.device.name,
             heals::words(report.cause),
