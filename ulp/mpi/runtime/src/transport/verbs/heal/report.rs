@@ -139,7 +139,9 @@ impl Net {
     /// A line of the file, unless this process has written too many lately. What cannot be written
     /// is not: the program never suffers from it.
     fn write_down(&mut self, note: Note) {
-        let Some(left_out) = self.stats.heals.budget.take(Instant::now()) else {
+        let is_long = note.outcome != Outcome::Healed || note.parts.whole() >= LONG_NS;
+        let budget = &mut self.stats.heals.budgets[usize::from(is_long)];
+        let Some(left_out) = budget.take(Instant::now()) else {
             return;
         };
         // The environment of a program with other rights than its user's is not to be trusted.
