@@ -128,7 +128,8 @@ pub enum Command {
     /// quantiles of the calls' durations. Any launcher will do whose ranks run on Ferriband's MPI,
     /// and any program that uses libferriband_putget or libportals: of these the operations, the
     /// messages by their kinds (requests, replies, acks, FIN) and each RDMA READ and WRITE are
-    /// drawn. The exit status is the job's.
+    /// drawn. A connection of MPI that failed and was made anew is a bar of four parts. The exit
+    /// status is the job's.
     #[command(
         after_help = "Examples:\n  ferriband trace -- mpirun -n 4 ./a.out\n  ferriband trace --html a.html -- mpiexec.hydra -n 4 ./a.out\n  \
         ferriband trace --html a.html -- mpirun -n 2 ./portals-program\n  \
@@ -180,13 +181,17 @@ pub enum Command {
     /// The first are those of the IBA (port_xmit_data in 4-byte words), the others those of RoCE adapters and of the Linux
     /// kernel's Soft-RoCE. They are sums over all programs of this user in this network namespace.
     Counters(CountersArgs),
-    /// Say why requests ended with status 12 or 13, and why connections were refused
+    /// Say why requests ended with status 12 or 13, why connections were refused, and which
+    /// connections of MPI failed and were made anew
     ///
     /// A work request that ends with status 12 (retries exceeded) or 13 (receiver not ready), and a connection of
     /// rdma_cm that ends REJECTED or UNREACHABLE, is written down by the process that it happens to, in
     /// ~/.local/state/ferriband/incidents (XDG_STATE_HOME): 64 KiB, twice. This shows the newest: which queue pair, which
     /// peer, which path, what was acknowledged last, what was sent again and when, what the network said of it, and what
     /// the cause may be, the likeliest first.
+    ///
+    /// A rank of MPI writes down each connection that failed and was made anew (heals, beside incidents): its cause, its
+    /// path, how long each part of it took. --live tells of those that are under way for more than a second.
     #[command(
         after_help = "Exit status: 0 something was shown, 1 failed, 2 wrong usage, 3 there is nothing to show."
     )]
@@ -246,7 +251,8 @@ pub enum Command {
     /// A process of an experiment of `repro`; its standard input is a socket.
     #[command(hide = true)]
     ReproPeer,
-    /// Run Debian's own RDMA programs, each as a server and a client, and show what they prove
+    /// Run Debian's own RDMA programs, each as a server and a client, and show what they prove; or
+    /// show how a connection of MPI heals (demo heal)
     Demo(DemoArgs),
     /// Capture the packets that this host's adapters send and receive
     ///
@@ -404,13 +410,13 @@ pub struct CountersArgs {
 /// What `why` shows.
 #[derive(Args, Clone)]
 pub struct WhyArgs {
-    /// How many incidents, counted from the newest.
+    /// How many incidents, and how many heals, counted from the newest.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "live")]
     pub last: usize,
     /// Only those of this process.
     #[arg(long, conflicts_with = "live")]
     pub pid: Option<u32>,
-    /// Ask running programs instead: which of their queue pairs wait for an answer that had to be asked for again?
+    /// Ask running programs instead: which of their queue pairs wait for an answer that had to be asked for again, and which connections of MPI are being made anew?
     #[arg(long)]
     pub live: bool,
     /// Output format.
@@ -594,7 +600,11 @@ pub enum Stack {
 
 /// How `demo` runs.
 #[derive(Args, Clone)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {
+    /// Something else than the programs.
+    #[command(subcommand)]
+    pub what: Option<DemoCommand>,
     /// Fewer iterations: what `make test` runs.
     #[arg(long)]
     pub quick: bool,

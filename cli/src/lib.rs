@@ -25,6 +25,7 @@ mod fabric_sim;
 mod failure;
 mod fault;
 mod floor;
+mod heals;
 mod launch;
 mod members;
 mod mpi;

@@ -7,6 +7,7 @@ mod show;
 
 use crate::args::{CountersArgs, StatusArgs};
 use crate::failure::Failure;
+use crate::heals::{self, Heal};
 use crate::members::{self, Asked};
 use crate::putget::status as putget;
 use crate::text::{print_json, print_line};
@@ -23,6 +24,9 @@ use std::time::Duration;
 struct Status {
     devices: Vec<DeviceStatus>,
     members: Vec<MemberStatus>,
+    /// Of each rank of MPI that runs the newest heal of its connections, and all that are under
+    /// way.
+    heals: Vec<Heal>,
     /// Processes that put and get.
     putget: putget::Status,
 }
@@ -55,6 +59,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         let status = Status {
             devices,
             members,
+            heals: heals_of_ranks()?,
             putget: putget::look()?,
         };
         if args.json.json {
@@ -67,6 +72,26 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         print_line("")?;
         putget::show(&status.putget)
     })
+}
+
+/// Of each rank that runs its newest heal, and those that are under way.
+fn heals_of_ranks() -> Result<Vec<Heal>, Failure> {
+    let Some(directory) = ferriband_notes::state_directory() else {
+        return Ok(Vec::new());
+    };
+    let (mut heals, _) = heals::read(&directory)?;
+    heals.retain(|heal| heal.is_alive);
+    let rank_of = |heal: &Heal| (heal.note.whose.pid, heal.note.whose.rank);
+    let newest: BTreeMap<_, usize> = (0..)
+        .zip(&heals)
+        .map(|(at, heal)| (rank_of(heal), at))
+        .collect();
+    let mut at = 0;
+    heals.retain(|heal| {
+        at += 1;
+        heal.is_under_way() || newest.get(&rank_of(heal)) == Some(&(at - 1))
+    });
+    Ok(heals)
 }
 
 /// `ferriband counters`.

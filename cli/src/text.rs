@@ -25,6 +25,26 @@ where
     format!("{count} {word}")
 }
 
+/// A time of day in UTC, from milliseconds since 1970 (the civil calendar by Howard Hinnant's counting of days).
+pub fn utc(at_ms: u64) -> String {
+    let seconds = at_ms / 1000;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // days since 0000-03-01, in eras of 400 years
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!(
+        "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:03} UTC",
+        at_ms % 1000
+    )
+}
+
 /// Columns of text, each as wide as its widest cell.
 pub struct Table {
     header: Vec<String>,
@@ -173,6 +193,13 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00.000 UTC");
+        assert_eq!(utc(951_782_400_000), "2000-02-29 00:00:00.000 UTC");
+        assert_eq!(utc(1_795_271_999_007), "2026-11-21 14:39:59.007 UTC");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -1,12 +1,14 @@
-//! `ferriband why`: why requests ended with status 12 or 13, and why connections were refused.
+//! `ferriband why`: why requests ended with status 12 or 13, why connections were refused, and which
+//! connections of MPI failed and were made anew.
 //!
-//! Owns: what is asked of the file of incidents and of running processes. [`causes`] judges, [`words`] shows.
+//! Owns: what is asked of the files of incidents and heals, and of running processes. [`causes`] judges, [`words`] shows.
 
 mod causes;
 mod words;
 
 use crate::args::WhyArgs;
 use crate::failure::Failure;
+use crate::heals::{self, Heal};
 use crate::members::{Asked, ask_all};
 use crate::text::{print_json, print_line};
 use causes::Cause;
@@ -50,10 +52,13 @@ pub fn command(args: &WhyArgs) -> Result<ExitCode, Failure> {
             &error,
         )
     })?;
+    let (mut heals, unreadable) = heals::read(&directory)?;
     if let Some(pid) = args.pid {
         incidents.retain(|incident| incident.pid == pid);
+        heals.retain(|heal| heal.note.whose.pid == pid);
     }
     let earlier = incidents.len().saturating_sub(args.last);
+    let earlier_heals = heals.len().saturating_sub(args.last);
     let shown: Vec<Explained> = incidents
         .split_off(earlier)
         .into_iter()
@@ -62,44 +67,84 @@ pub fn command(args: &WhyArgs) -> Result<ExitCode, Failure> {
             incident,
         })
         .collect();
-    let code = match shown.is_empty() {
+    let heals = heals.split_off(earlier_heals);
+    let code = match shown.is_empty() && heals.is_empty() {
         true => ExitCode::from(NOTHING),
         false => ExitCode::SUCCESS,
     };
     if args.json.json {
-        print_json(&shown)?;
+        print_json(&all(&shown, &heals)?)?;
         return Ok(code);
     }
-    if shown.is_empty() {
+    if shown.is_empty() && heals.is_empty() {
         print_line(&format!(
-            "No request has ended with status 12 or 13, and no connection was refused, as far as {} says.\n\
+            "No request has ended with status 12 or 13, no connection was refused, and none of MPI was made anew, as far as {} says.\n\
              What runs now and waits for answers: ferriband why --live",
             directory.display()
         ))?;
         return Ok(code);
     }
     // the newest first: it is what people ask about
-    for (place, explained) in shown.iter().rev().enumerate() {
-        if place > 0 {
-            print_line("")?;
-        }
-        for line in words::incident(&explained.incident, &explained.causes) {
-            print_line(&line)?;
-        }
-    }
-    if earlier > 0 {
+    let texts = shown
+        .iter()
+        .rev()
+        .map(|explained| words::incident(&explained.incident, &explained.causes))
+        .chain(heals.iter().rev().map(Heal::lines));
+    print_texts(texts)?;
+    if earlier + earlier_heals > 0 {
+        let most = args.last + earlier.max(earlier_heals);
         print_line(&format!(
-            "\n{earlier} earlier: ferriband why --last {}",
-            earlier + shown.len()
+            "\n{} earlier: ferriband why --last {most}",
+            earlier + earlier_heals
         ))?;
     }
-    if broken > 0 {
+    if broken + unreadable > 0 {
         print_line(&format!(
-            "{broken} lines in {} could not be read",
+            "{} lines in {} could not be read",
+            broken + unreadable,
             directory.display()
         ))?;
     }
     Ok(code)
+}
+
+/// Each text, with an empty line between two.
+fn print_texts(texts: impl Iterator<Item = Vec<String>>) -> Result<(), Failure> {
+    for (place, lines) in texts.enumerate() {
+        if place > 0 {
+            print_line("")?;
+        }
+        for line in lines {
+            print_line(&line)?;
+        }
+    }
+    Ok(())
+}
+
+/// Incidents and heals by their time, the oldest first.
+fn all(incidents: &[Explained], heals: &[Heal]) -> Result<Vec<serde_json::Value>, Failure> {
+    let broken = |error| Failure::new(format!("cannot be told as JSON: {error}"));
+    let mut all = Vec::with_capacity(incidents.len() + heals.len());
+    for explained in incidents {
+        let value = serde_json::to_value(explained).map_err(broken)?;
+        all.push((explained.incident.at_ms, value));
+    }
+    for heal in heals {
+        let value = serde_json::to_value(heal).map_err(broken)?;
+        all.push((heal.note.at_ms, value));
+    }
+    all.sort_by_key(|(at_ms, _)| *at_ms);
+    Ok(all.into_iter().map(|(_, value)| value).collect())
+}
+
+/// Heals that are under way now; none where it cannot be told where they are written.
+fn under_way() -> Result<Vec<Heal>, Failure> {
+    let Some(directory) = incident::directory() else {
+        return Ok(Vec::new());
+    };
+    let (mut heals, _) = heals::read(&directory)?;
+    heals.retain(Heal::is_under_way);
+    Ok(heals)
 }
 
 /// True for a queue pair that has sent something again and waits.
@@ -130,27 +175,32 @@ fn live(json: bool) -> Result<ExitCode, Failure> {
             });
         }
     }
-    let code = match found.is_empty() {
+    let heals = under_way()?;
+    let code = match found.is_empty() && heals.is_empty() {
         true => ExitCode::from(NOTHING),
         false => ExitCode::SUCCESS,
     };
     if json {
-        print_json(&found)?;
+        let mut values: Vec<serde_json::Value> = Vec::new();
+        let broken = |error| Failure::new(format!("cannot be told as JSON: {error}"));
+        for one in &found {
+            values.push(serde_json::to_value(one).map_err(broken)?);
+        }
+        for heal in &heals {
+            values.push(serde_json::to_value(heal).map_err(broken)?);
+        }
+        print_json(&values)?;
         return Ok(code);
     }
-    if found.is_empty() && silent == 0 {
+    if found.is_empty() && heals.is_empty() && silent == 0 {
         print_line(
-            "No queue pair of a running program of yours waits for an answer that had to be asked for again.",
+            "No queue pair of a running program of yours waits for an answer that had to be asked for again, and no connection of MPI is being made anew.",
         )?;
     }
-    for (place, one) in found.iter().enumerate() {
-        if place > 0 {
-            print_line("")?;
-        }
-        for line in words::retrying(&one.program, one.pid, &one.qp, &one.causes) {
-            print_line(&line)?;
-        }
-    }
+    let waiting = found
+        .iter()
+        .map(|one| words::retrying(&one.program, one.pid, &one.qp, &one.causes));
+    print_texts(waiting.chain(heals.iter().map(Heal::lines)))?;
     Ok(code)
 }
 

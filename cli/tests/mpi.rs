@@ -12,6 +12,8 @@ mod failures;
 mod foreign;
 #[path = "mpi/forms.rs"]
 mod forms;
+#[path = "mpi/heals.rs"]
+mod heals;
 #[path = "mpi/input.rs"]
 mod input;
 #[path = "mpi/launch.rs"]

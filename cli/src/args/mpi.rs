@@ -2,7 +2,7 @@
 
 use super::JsonFlag;
 use super::placing::{Binding, Mapping};
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -88,7 +88,7 @@ pub struct MpirunArgs {
     /// Why an option of another launcher cannot be taken.
     #[arg(long, hide = true, allow_hyphen_values = true)]
     pub refused: Option<String>,
-    /// Write what became of each rank to this file, as JSON.
+    /// Write what became of each rank, what it moved and the heals of its connections to this file, as JSON; `-`: as a table on standard error.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// How ranks of this machine reach one another.
@@ -185,6 +185,28 @@ pub struct TraceArgs {
         value_name = "COMMAND"
     )]
     pub command: Vec<OsString>,
+}
+
+/// What `demo` shows beside programs.
+#[derive(Subcommand, Clone)]
+pub enum DemoCommand {
+    /// A job of MPI whose queue pairs are broken while it runs, and how its connection is made anew
+    ///
+    /// Compiles a program of two ranks that exchange messages, runs it by verbs, lets the queue
+    /// pairs of one rank fail as `ferriband fault qp-error` does, and shows what `ferriband trace`
+    /// and `ferriband why` tell of it.
+    Heal(DemoHealArgs),
+}
+
+/// Arguments of `demo heal`.
+#[derive(Args, Clone)]
+pub struct DemoHealArgs {
+    /// File for the picture: one HTML file that needs nothing else.
+    #[arg(long, value_name = "FILE", default_value = "heal.html")]
+    pub html: PathBuf,
+    /// File for the timeline, in the form that Perfetto and Chrome read.
+    #[arg(short, long, value_name = "FILE", default_value = "heal.json")]
+    pub output: PathBuf,
 }
 
 /// How ranks of one machine reach one another.

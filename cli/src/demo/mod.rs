@@ -7,6 +7,7 @@
 
 mod cm;
 mod counted;
+mod heal;
 pub mod parse;
 pub mod programs;
 mod ready;
@@ -15,7 +16,7 @@ pub mod runner;
 mod sockets;
 mod stacks;
 
-use crate::args::{DemoArgs, HostWire, JsonFlag, Stack, Wire};
+use crate::args::{DemoArgs, DemoCommand, HostWire, JsonFlag, Stack, Wire};
 use crate::bench::sdp::{self, Shown};
 use crate::failure::Failure;
 use crate::floor::{self, udp};
@@ -61,6 +62,9 @@ struct Report<F> {
 
 /// `ferriband demo`.
 pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
+    if let Some(DemoCommand::Heal(args)) = &args.what {
+        return heal::command(args);
+    }
     let effort = if args.quick {
         Effort::QUICK
     } else {

@@ -378,7 +378,7 @@ pub fn run_plain(
 }
 
 /// Lets a program begin with the signals that this process had, and be told to end when this process ends.
-fn start_alone(command: &mut Command, mask: libc::sigset_t) {
+pub fn start_alone(command: &mut Command, mask: libc::sigset_t) {
     let begin = move || {
         // SAFETY: a local copy of the set; and changes only when the new process is told to end.
         unsafe {

@@ -7,6 +7,7 @@
 use super::ranks::{adopt_orphans, kill_orphans};
 use super::signals::{ENDING, Signals};
 use crate::failure::Failure;
+use crate::launch;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use std::fs;
 use std::os::fd::RawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// What the names of such directories begin with; a process id follows.
 const PREFIX: &str = "ferriband-mpi-";
@@ -78,6 +80,27 @@ impl Scratch {
                 Err(Failure::new(format!("ended by signal {signal}")).status(status))
             }
         }
+    }
+
+    /// Compiles a program of MPI by our own wrapper; where it lies.
+    pub fn compile(&self, name: &str, text: &str) -> Result<PathBuf, Failure> {
+        let program = self.dir.join(name);
+        let source = program.with_extension("c");
+        fs::write(&source, text)
+            .map_err(|error| Failure::io("write", &source.display().to_string(), &error))?;
+        let wrapper = launch::lib_dir()?.join("bin/mpicc");
+        let output = Command::new(&wrapper)
+            .args(["-O2", "-o"])
+            .args([&program, &source])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Failure::io("run", &wrapper.display().to_string(), &error))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(Failure::new(format!("{}: {text}", wrapper.display()))
+                .remedy("install a C compiler (Debian's package gcc and libc6-dev)"));
+        }
+        Ok(program)
     }
 
     /// For one program.

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use ferriband_host::Event;
+use ferriband_mpi_proto::heals::RankReport;
 use ferriband_mpi_proto::segment::{HEADER_BYTES, Layout, Life, MEMFD, SYSTEM_V, area, slot};
 use std::ffi::CString;
 use std::fs::File;
@@ -144,6 +145,16 @@ impl Share {
     /// Where in its life a rank says it is.
     pub fn life(&self, rank: u32) -> Life {
         Life::of(self.word(rank, area::LIFE))
+    }
+
+    /// What a rank has moved, if it has said so: at its end.
+    pub fn report(&self, rank: u32) -> Option<RankReport> {
+        let half = |at: u64| u64::from(self.word(rank, area::REPORT + at));
+        let words = std::array::from_fn(|at| {
+            let at = at as u64 * 8;
+            half(at) | half(at + 4) << 32
+        });
+        RankReport::parse(&words)
     }
 
     /// Whether a rank goes on when another one has died: it has begun, and no error of MPI_COMM_WORLD ends it.

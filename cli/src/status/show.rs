@@ -2,8 +2,10 @@
 
 use super::{DeviceStatus, MemberStatus, Status};
 use crate::failure::Failure;
-use crate::text::{Table, print_line};
+use crate::heals::Heal;
+use crate::text::{Table, print_line, utc};
 use ferriband_admin::{Counter, QpReport};
+use ferriband_mpi_proto::heals::words;
 use std::collections::BTreeMap;
 
 /// Queue pairs of one service, wire and state.
@@ -40,6 +42,10 @@ pub fn status(status: &Status, qps: bool) -> Result<(), Failure> {
         member_rows(&mut table, member);
     }
     table.print()?;
+    if !status.heals.is_empty() {
+        print_line("")?;
+        heal_table(&status.heals).print()?;
+    }
     if qps {
         print_line("")?;
         qp_table(&status.members).print()?;
@@ -126,6 +132,37 @@ fn member_rows(table: &mut Table, status: &MemberStatus) {
         clean(&member.program),
         named.join(", "),
     ]);
+}
+
+/// The newest heal of each rank that runs, and those that are under way.
+fn heal_table(heals: &[Heal]) -> Table {
+    let mut table = Table::new([
+        "pid",
+        "MPI rank",
+        "heals",
+        "the newest",
+        "to rank",
+        "took ms",
+        "why",
+    ])
+    .right_align(&[0, 1, 2, 4, 5]);
+    for heal in heals {
+        let note = &heal.note;
+        let when = match heal.is_under_way() {
+            true => "under way".to_owned(),
+            false => utc(note.at_ms),
+        };
+        table.row([
+            note.whose.pid.to_string(),
+            note.whose.rank.to_string(),
+            note.count.to_string(),
+            when,
+            note.whose.peer.to_string(),
+            format!("{:.3}", heal.whole_ms()),
+            words(note.cause).to_owned(),
+        ]);
+    }
+    table
 }
 
 fn qp_table(members: &[MemberStatus]) -> Table {

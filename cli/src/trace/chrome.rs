@@ -1,8 +1,12 @@
 //! The timeline in the trace event format that Chrome and Perfetto read: a process for each one, a
-//! complete event for each call, a flow for each message.
+//! complete event for each call, a flow for each message, a line for the heals of a connection.
 
-use super::timeline::Timeline;
+use super::timeline::{Heal, Timeline};
+use ferriband_mpi_proto::heals::Parts;
 use std::io::{self, Write};
+
+/// Numbers of lines from here on are of heals: of threads there are fewer.
+const HEALS: u64 = 1000;
 
 /// Writes it. Times are in microseconds, with three decimals.
 pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
@@ -76,7 +80,52 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
             Us(message.came_ns)
         )?;
     }
+    for (number, heal) in timeline.heals.iter().enumerate() {
+        write_heal(timeline, number, heal, &mut |out| begin(out), out)?;
+    }
     out.write_all(b"\n]}\n")
+}
+
+/// A heal and its parts, on a line of their own for each peer: what else the process does goes on.
+fn write_heal(
+    timeline: &Timeline,
+    number: usize,
+    heal: &Heal,
+    begin: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let line = HEALS + u64::from(heal.peer);
+    let place = format!("\"pid\":{},\"tid\":{line}", heal.row);
+    begin(out)?;
+    write!(
+        out,
+        "{{\"ph\":\"M\",\"name\":\"thread_name\",{place},\"args\":{{\"name\":\"heals of the connection to {}\"}}}}",
+        heal.peer
+    )?;
+    begin(out)?;
+    let cause = timeline.names.get(heal.cause).map_or("", |name| name);
+    let cause = serde_json::to_string(cause).unwrap_or_default();
+    write!(
+        out,
+        "{{\"ph\":\"X\",\"cat\":\"heal\",\"name\":\"heal\",{place},\"ts\":{},\"dur\":{},\"args\":{{\"number\":{number},\"peer\":{},\"cause\":{cause},\"bytes\":{},\"tries\":{}}}}}",
+        Us(heal.begin_ns),
+        Us(heal.duration_ns()),
+        heal.peer,
+        heal.bytes,
+        heal.tries
+    )?;
+    let mut at_ns = heal.begin_ns;
+    for (name, ns) in Parts::NAMES.iter().zip(heal.parts_ns) {
+        begin(out)?;
+        write!(
+            out,
+            "{{\"ph\":\"X\",\"cat\":\"heal\",\"name\":\"{name}\",{place},\"ts\":{},\"dur\":{}}}",
+            Us(at_ns),
+            Us(ns)
+        )?;
+        at_ns += ns;
+    }
+    Ok(())
 }
 
 /// Nanoseconds as microseconds.

@@ -2,6 +2,7 @@
 
 use super::quantiles::Quantiles;
 use super::timeline::Timeline;
+use ferriband_mpi_proto::heals::Parts;
 use std::io::{self, Write};
 
 /// The page, with a place for the data.
@@ -56,7 +57,22 @@ pub fn write(timeline: &Timeline, quantiles: &Quantiles, out: &mut impl Write) -
             message.kind
         )?;
     }
-    write!(out, "],\"report\":{}}}", safe(&quantiles.report(timeline))?)?;
+    out.write_all(b"],\"heals\":[")?;
+    for (at, heal) in timeline.heals.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let [detect, fence, reconnect, replay] = heal.parts_ns;
+        write!(
+            out,
+            "{comma}[{},{},{},{},[{detect},{fence},{reconnect},{replay}],{},{}]",
+            heal.row, heal.peer, heal.cause, heal.begin_ns, heal.bytes, heal.tries
+        )?;
+    }
+    write!(
+        out,
+        "],\"parts\":{},\"report\":{}}}",
+        safe(&Parts::NAMES)?,
+        safe(&quantiles.report(timeline))?
+    )?;
     out.write_all(after.as_bytes())
 }
 

@@ -3,6 +3,7 @@
 use super::timeline::{Call, Timeline};
 use crate::failure::Failure;
 use crate::text::{self, Table};
+use ferriband_mpi_proto::heals::Parts;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -56,6 +57,7 @@ pub struct Report<'a> {
     calls_without_end: usize,
     messages_with_one_end: u64,
     lost_events: u64,
+    heals: Vec<ShownHeal<'a>>,
     shares_percent: [&'static str; 8],
     functions: &'a [Line],
 }
@@ -118,6 +120,11 @@ impl Quantiles {
             ]);
         }
         table.print()?;
+        if !timeline.heals.is_empty() {
+            text::print_line("")?;
+            heal_table(timeline).print()?;
+            text::print_line("")?;
+        }
         let report = self.report(timeline);
         let kinds = report.messages_by_kind.iter();
         let kinds: Vec<String> = kinds
@@ -177,10 +184,74 @@ impl Quantiles {
                 .iter()
                 .map(|row| row.lost)
                 .fold(0, u64::saturating_add),
+            heals: shown_heals(timeline),
             shares_percent: SHARES.map(|(_, name)| name),
             functions: &self.lines,
         }
     }
+}
+
+/// The heals of all processes, for people.
+fn heal_table(timeline: &Timeline) -> Table {
+    let [detect, fence, reconnect, replay] = Parts::NAMES;
+    let header = [
+        "heals, in ms",
+        "to rank",
+        "at",
+        detect,
+        fence,
+        reconnect,
+        replay,
+        "all",
+        "bytes again",
+        "tries",
+        "why",
+    ];
+    let mut table = Table::new(header).right_align(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e6);
+    for heal in &timeline.heals {
+        let [detect, fence, reconnect, replay] = heal.parts_ns.map(ms);
+        table.row([
+            timeline.rows[heal.row].label.clone(),
+            heal.peer.to_string(),
+            ms(heal.begin_ns),
+            detect,
+            fence,
+            reconnect,
+            replay,
+            ms(heal.duration_ns()),
+            heal.bytes.to_string(),
+            heal.tries.to_string(),
+            timeline.names.get(heal.cause).cloned().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// A heal, as `--json` prints it.
+#[derive(Serialize)]
+struct ShownHeal<'a> {
+    process: &'a str,
+    peer: u32,
+    cause: &'a str,
+    at_ns: u64,
+    /// By the names of the parts.
+    parts_ns: BTreeMap<&'static str, u64>,
+    bytes: u64,
+    tries: u32,
+}
+
+fn shown_heals(timeline: &Timeline) -> Vec<ShownHeal<'_>> {
+    let shown = timeline.heals.iter().map(|heal| ShownHeal {
+        process: &timeline.rows[heal.row].label,
+        peer: heal.peer,
+        cause: timeline.names.get(heal.cause).map_or("", |name| name),
+        at_ns: heal.begin_ns,
+        parts_ns: Parts::NAMES.into_iter().zip(heal.parts_ns).collect(),
+        bytes: heal.bytes,
+        tries: heal.tries,
+    });
+    shown.collect()
 }
 
 impl Line {

@@ -1,7 +1,8 @@
 //! What all processes have written, put together: calls with their ends, and messages with both of
 //! theirs.
 
-use ferriband_trace::{Trace, What};
+use ferriband_mpi_proto::heals::Parts;
+use ferriband_trace::{Event, Trace, What};
 use std::collections::{BTreeMap, HashMap};
 
 /// A call of a function.
@@ -46,6 +47,32 @@ pub struct Message {
     pub kind: usize,
 }
 
+/// A connection that failed and was made anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heal {
+    /// Index of the process.
+    pub row: usize,
+    /// The process at the other end: its number in the job.
+    pub peer: u32,
+    /// Index of the cause's name.
+    pub cause: usize,
+    /// When the first of both sides noticed, in nanoseconds since the timeline's beginning.
+    pub begin_ns: u64,
+    /// Nanoseconds of the parts, in the order of [`Parts::NAMES`].
+    pub parts_ns: [u64; 4],
+    /// Bytes that were sent again.
+    pub bytes: u64,
+    /// Connections that were begun.
+    pub tries: u32,
+}
+
+impl Heal {
+    /// All of it.
+    pub fn duration_ns(&self) -> u64 {
+        self.parts_ns.iter().copied().fold(0, u64::saturating_add)
+    }
+}
+
 /// A process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -72,6 +99,8 @@ pub struct Timeline {
     pub calls: Vec<Call>,
     /// Messages, in the order of their sending.
     pub messages: Vec<Message>,
+    /// Heals, in the order of their beginning.
+    pub heals: Vec<Heal>,
 }
 
 /// One end of a message.
@@ -107,6 +136,7 @@ impl Timeline {
                 loose: 0,
             });
             timeline.add_calls(row, trace, &clock);
+            timeline.add_heals(row, trace, &clock);
             for event in &trace.events {
                 let end = End {
                     row,
@@ -125,7 +155,7 @@ impl Timeline {
                         let (from, to) = (event.peer, header.rank);
                         came.push(((header.job, from, to, event.tag, event.seq), end));
                     }
-                    What::Call | What::Return => (),
+                    What::Call | What::Return | What::Heal | What::Part => (),
                 }
             }
         }
@@ -152,7 +182,35 @@ impl Timeline {
             .calls
             .sort_by_key(|call| (call.begin_ns, call.depth));
         timeline.messages.sort_by_key(|message| message.sent_ns);
+        timeline.heals.sort_by_key(|heal| heal.begin_ns);
         timeline
+    }
+
+    /// The heals of one process, with their parts. A part whose heal was written over is nothing.
+    fn add_heals(&mut self, row: usize, trace: &Trace, clock: &Clock) {
+        let mut found: BTreeMap<u32, Heal> = BTreeMap::new();
+        let whole = |event: &&Event| event.what == What::Heal;
+        for event in trace.events.iter().filter(whole) {
+            let heal = Heal {
+                row,
+                peer: event.peer,
+                cause: self.place(trace, event.name),
+                begin_ns: clock.since(trace, event.at_ns),
+                parts_ns: [0; 4],
+                bytes: event.bytes,
+                tries: event.tag.cast_unsigned(),
+            };
+            found.insert(event.seq, heal);
+        }
+        let part = |event: &&Event| event.what == What::Part;
+        for event in trace.events.iter().filter(part) {
+            let name = trace.names.get(usize::from(event.name));
+            let at = name.and_then(|name| Parts::NAMES.iter().position(|part| part == name));
+            if let (Some(at), Some(heal)) = (at, found.get_mut(&event.seq)) {
+                heal.parts_ns[at] = event.bytes;
+            }
+        }
+        self.heals.extend(found.into_values());
     }
 
     /// The index of a name of a process's. What has none counts as the first.
@@ -196,7 +254,7 @@ impl Timeline {
                         self.calls.push(call);
                     }
                 }
-                What::Sent | What::Came => (),
+                What::Sent | What::Came | What::Heal | What::Part => (),
             }
         }
         // In the order of threads, so that the same files give the same timeline.
@@ -260,7 +318,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferriband_trace::{Event, Header};
+    use ferriband_trace::Header;
 
     fn trace(rank: u32, events: &[(u64, What, u16, u32, u32)]) -> Trace {
         let event = |&(at_ns, what, name, peer, seq): &(u64, What, u16, u32, u32)| Event {
@@ -336,5 +394,47 @@ mod tests {
         assert_eq!((message.from, message.to), (0, 1));
         assert_eq!((message.sent_ns, message.came_ns), (20, 80));
         assert_eq!((timeline.rows[0].loose, timeline.rows[1].loose), (1, 0));
+    }
+
+    #[test]
+    fn a_heal_has_its_parts() {
+        let event = |what, at_ns, name, seq, bytes| Event {
+            at_ns,
+            what,
+            thread: 0,
+            name,
+            tag: 2,
+            peer: 1,
+            seq,
+            bytes,
+        };
+        let names = [
+            "a queue pair was in error",
+            "detect",
+            "fence",
+            "reconnect",
+            "replay",
+        ];
+        let mut trace = trace(0, &[(50, What::Call, 0, 0, 0)]);
+        trace.names = names.map(str::to_owned).to_vec();
+        trace.events.extend([
+            event(What::Heal, 100, 0, 7, 4096),
+            event(What::Part, 100, 1, 7, 0),
+            event(What::Part, 100, 2, 7, 30),
+            event(What::Part, 130, 3, 7, 500),
+            event(What::Part, 630, 4, 7, 20),
+            // Its heal was written over.
+            event(What::Part, 90, 4, 6, 9),
+        ]);
+        let timeline = Timeline::of(&[trace]);
+        let [heal] = &timeline.heals[..] else {
+            panic!("{:?}", timeline.heals);
+        };
+        assert_eq!((heal.row, heal.peer, heal.begin_ns), (0, 1, 50));
+        assert_eq!((heal.bytes, heal.tries), (4096, 2));
+        assert_eq!(heal.parts_ns, [0, 30, 500, 20]);
+        assert_eq!(heal.duration_ns(), 550);
+        assert_eq!(timeline.names[heal.cause], "a queue pair was in error");
+        assert_eq!(timeline.messages.len(), 0);
     }
 }

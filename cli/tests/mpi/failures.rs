@@ -121,8 +121,17 @@ fn connections_whose_queue_pairs_fail_are_made_anew() {
         &["--set", "fast_channels=0"],
     ] {
         for ranks in [2, 4] {
-            let said = program.succeeds(ranks, &[&verbs[..], settings].concat());
-            assert_eq!(said, format!("heals: {ranks} ranks: ok\n"), "{settings:?}");
+            let output = program.run(ranks, &[&verbs[..], settings].concat(), &[]);
+            let complained = String::from_utf8_lossy(&output.stderr);
+            // A connection that fails again and again with no message between backs off, up to a
+            // second, and says so: on a busy machine those that carry nothing get there.
+            let is_of_heal = |line: &str| line.contains(" made anew after ");
+            assert!(complained.lines().all(is_of_heal), "{complained}");
+            says(
+                &output,
+                &format!("heals: {ranks} ranks: ok\n"),
+                &format!("{settings:?}"),
+            );
         }
     }
     program.leaves_nobody();

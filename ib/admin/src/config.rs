@@ -318,7 +318,7 @@ impl Config {
 
 /// Where the file is; None if the environment names no home.
 pub fn path() -> Option<PathBuf> {
-    crate::directory("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("devices.toml"))
+    ferriband_notes::directory("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("devices.toml"))
 }
 
 #[cfg(test)]

@@ -4,21 +4,15 @@
 //! [`FILE_BYTES`] moves to `incidents.old`, once. Where it cannot be written nothing happens. Must not know: who failed, and why.
 
 use crate::report::{QpReport, is_default};
+use ferriband_notes as notes;
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// Bytes that the file may reach; there are at most two of them.
-pub const FILE_BYTES: u64 = 64 << 10;
-/// Longest line.
-const LINE_BYTES: usize = 8 << 10;
-/// Attempts to get hold of the file while others move it away.
-const ATTEMPTS: usize = 8;
-/// open(2)'s flags: not by a symbolic link, and a pipe that somebody put there does not stop us.
-const O_NOFOLLOW: i32 = 0o400000;
-const O_NONBLOCK: i32 = 0o4000;
+pub use notes::FILE_BYTES;
+
+/// The file's name.
+const FILE: &str = "incidents";
 
 /// Something failed that users of RDMA ask about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,7 +93,7 @@ pub struct ConnectionFailure {
 
 /// The directory of incidents; None if the environment names no home.
 pub fn directory() -> Option<PathBuf> {
-    crate::directory("XDG_STATE_HOME", ".local/state")
+    notes::state_directory()
 }
 
 /// Appends an incident to the file in a directory, which is made if need be.
@@ -107,46 +101,7 @@ pub fn directory() -> Option<PathBuf> {
 /// # Errors
 /// What the system says: the directory cannot be made or written, somebody else has it. Nothing is half written.
 pub fn append(directory: &Path, incident: &Incident) -> io::Result<()> {
-    let mut line = serde_json::to_vec(incident)?;
-    line.push(b'\n');
-    if line.len() > LINE_BYTES {
-        return Err(io::Error::other("the incident is too long for the file"));
-    }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
-    let path = directory.join("incidents");
-    for _ in 0..ATTEMPTS {
-        let mut file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(O_NOFOLLOW | O_NONBLOCK)
-            .open(&path)?;
-        let found = file.metadata()?;
-        if !found.is_file() {
-            return Err(io::Error::other("the file of incidents is not a file"));
-        }
-        // Whoever holds it may be stopped: without the lock a line is still whole, only the moving away is left to others.
-        let locked = file.try_lock().is_ok();
-        if locked && found.len() > 0 && found.len() + line.len() as u64 > FILE_BYTES {
-            // it may have been moved away before it was locked
-            if std::fs::metadata(&path).is_ok_and(|now| now.ino() == found.ino()) {
-                std::fs::rename(&path, directory.join("incidents.old"))?;
-            }
-            continue;
-        }
-        if !locked && found.len() > 2 * FILE_BYTES {
-            return Err(io::Error::other(
-                "the file of incidents is full, and locked",
-            ));
-        }
-        return file.write_all(&line);
-    }
-    Err(io::Error::other(
-        "the file of incidents changes all the time",
-    ))
+    notes::append(directory, FILE, &serde_json::to_vec(incident)?)
 }
 
 /// What is kept, oldest first, and how many lines could not be read. Nothing if there is no such file.
@@ -155,20 +110,10 @@ pub fn append(directory: &Path, incident: &Incident) -> io::Result<()> {
 /// A file is there and cannot be read.
 pub fn read(directory: &Path) -> io::Result<(Vec<Incident>, usize)> {
     let (mut incidents, mut broken) = (Vec::new(), 0);
-    for name in ["incidents.old", "incidents"] {
-        let file = match File::open(directory.join(name)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        let mut text = Vec::new();
-        file.take(4 * FILE_BYTES).read_to_end(&mut text)?;
-        for line in text.split(|byte| *byte == b'\n') {
-            match serde_json::from_slice(line) {
-                Ok(incident) => incidents.push(incident),
-                Err(_) if line.is_empty() => {}
-                Err(_) => broken += 1,
-            }
+    for line in notes::read(directory, FILE)? {
+        match serde_json::from_slice(&line) {
+            Ok(incident) => incidents.push(incident),
+            Err(_) => broken += 1,
         }
     }
     Ok((incidents, broken))
@@ -177,7 +122,6 @@ pub fn read(directory: &Path) -> io::Result<(Vec<Incident>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     struct Scratch(PathBuf);
 
@@ -211,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn incidents_are_read_as_they_were_written_by_their_owner_alone() {
+    fn incidents_are_read_as_they_were_written() {
         let scratch = Scratch::new("incidents");
         let directory = scratch.0.join("state/ferriband");
         let mut refused = incident(2);
@@ -223,28 +167,6 @@ mod tests {
         append(&directory, &incident(1)).unwrap();
         append(&directory, &refused).unwrap();
         assert_eq!(read(&directory).unwrap(), (vec![incident(1), refused], 0));
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&directory), 0o700);
-        assert_eq!(mode(&directory.join("incidents")), 0o600);
-    }
-
-    #[test]
-    fn the_newest_are_kept_within_two_files_of_bounded_size() {
-        let directory = Scratch::new("rotated");
-        let count = 4 * FILE_BYTES / serde_json::to_vec(&incident(1000)).unwrap().len() as u64;
-        for number in 0..count {
-            append(&directory.0, &incident(number)).unwrap();
-        }
-        let (kept, broken) = read(&directory.0).unwrap();
-        assert_eq!(broken, 0);
-        assert!(
-            kept.windows(2)
-                .all(|pair| pair[0].at_ms + 1 == pair[1].at_ms)
-        );
-        assert_eq!(kept.last().unwrap().at_ms, count - 1);
-        for name in ["incidents", "incidents.old"] {
-            assert!(std::fs::metadata(directory.0.join(name)).unwrap().len() <= FILE_BYTES);
-        }
     }
 
     #[test]
@@ -253,16 +175,5 @@ mod tests {
         std::fs::write(directory.0.join("incidents"), "{}\nnonsense\n\n").unwrap();
         append(&directory.0, &incident(3)).unwrap();
         assert_eq!(read(&directory.0).unwrap(), (vec![incident(3)], 2));
-    }
-
-    #[test]
-    fn a_link_or_a_pipe_in_the_place_of_the_file_is_refused() {
-        let directory = Scratch::new("link");
-        let elsewhere = directory.0.join("elsewhere");
-        std::fs::write(&elsewhere, "").unwrap();
-        std::os::unix::fs::symlink(&elsewhere, directory.0.join("incidents")).unwrap();
-        append(&directory.0, &incident(1)).unwrap_err();
-        assert_eq!(std::fs::read(&elsewhere).unwrap(), b"");
-        append(Path::new("/proc/self/nowhere"), &incident(1)).unwrap_err();
     }
 }

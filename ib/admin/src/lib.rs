@@ -21,16 +21,3 @@ pub mod report;
 pub use counters::Counter;
 pub use incident::{ConnectionFailure, Event, Incident, RequestFailure};
 pub use report::{Member, PathReport, PeerReport, PeerState, Progress, QpReport, Trouble, Try};
-
-use std::path::PathBuf;
-
-/// Our directory below one that the environment names, or below the home's `else_in`; None if it names neither.
-fn directory(variable: &str, else_in: &str) -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        let path = PathBuf::from(std::env::var_os(name)?);
-        path.is_absolute().then_some(path)
-    };
-    absolute(variable)
-        .or_else(|| absolute("HOME").map(|home| home.join(else_in)))
-        .map(|dir| dir.join("ferriband"))
-}

@@ -550,7 +550,7 @@ impl Session {
         (self.outbox.own, self.outbox.rtu, self.outbox.down) = (false, false, None);
         self.clock.rest();
         self.report.begin(self.cause, self.remote.by, now);
-        self.report.abandon();
+        self.report.abandon(now);
         match self.stage {
             Stage::Live if had => self.stage = Stage::Fence,
             Stage::Ready | Stage::Connect(_) => self.stage = Stage::Fence,

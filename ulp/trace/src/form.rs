@@ -143,6 +143,11 @@ pub enum What {
     Sent = 3,
     /// A message of a peer has come.
     Came = 4,
+    /// A connection to a peer has failed and is up again: this is when the first of the two sides
+    /// noticed. The name is the cause.
+    Heal = 5,
+    /// A part of a heal begins; the name says which.
+    Part = 6,
 }
 
 /// One event.
@@ -155,15 +160,17 @@ pub struct Event {
     /// A number of the thread, or of whatever else has calls that lie one within another; those
     /// beyond 255 share one.
     pub thread: u8,
-    /// Index of the name of the function, or of the kind of message.
+    /// Index of the name of the function, of the kind of message, of a heal's cause or its part.
     pub name: u16,
-    /// Message: its tag, or what else tells those between two processes apart.
+    /// Message: its tag, or what else tells those between two processes apart. Heal: connections
+    /// that were begun.
     pub tag: i32,
-    /// Message: the other process's number.
+    /// The other process's number.
     pub peer: u32,
-    /// Message: its number among those with its tag from its sender to its receiver.
+    /// Message: its number among those with its tag from its sender to its receiver. Heal and its
+    /// parts: its number in this process.
     pub seq: u32,
-    /// Message: bytes.
+    /// Message: bytes. Heal: bytes that were sent again. Part of a heal: nanoseconds.
     pub bytes: u64,
 }
 
@@ -206,6 +213,8 @@ impl Event {
             2 => What::Return,
             3 => What::Sent,
             4 => What::Came,
+            5 => What::Heal,
+            6 => What::Part,
             _ => return None,
         };
         Some(Self {

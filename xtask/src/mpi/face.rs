@@ -90,6 +90,7 @@ pub fn private_symbols(tables: &Tables) -> String {
         .collect();
     for own in [
         "ferriband_mpi_unsupported",
+        "ferriband_mpi_heals",
         "ferriband_mpi_stats",
         "ferriband_mpi_switch",
     ] {

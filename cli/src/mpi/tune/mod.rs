@@ -10,7 +10,6 @@ use crate::args::MpiTuneArgs;
 use crate::demo::runner::{Words, run_plain};
 use crate::failure::Failure;
 use crate::floor::median;
-use crate::launch;
 use crate::mpi::ranks;
 use crate::mpi::scratch::Scratch;
 use crate::progress::Progress;
@@ -21,7 +20,7 @@ use ferriband_mpi_coll::{Algorithm, Blocks, Collective, Kind, Place, applicable}
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 use std::{env, fs};
 
@@ -61,7 +60,7 @@ pub fn command(args: &MpiTuneArgs) -> Result<ExitCode, Failure> {
     let kinds = kinds(&args.only)?;
     let cores = ranks::cores()?.len();
     let scratch = Scratch::make()?;
-    let program = compile(scratch.dir())?;
+    let program = scratch.compile("tune", SOURCE)?;
     let base = Table::default();
     let figures = measure(args, &kinds, &program, &scratch)?;
     let table = choose::table(&base, &figures, cores as u32);
@@ -118,26 +117,6 @@ fn kinds(only: &[String]) -> Result<Vec<Kind>, Failure> {
             })
         })
         .collect()
-}
-
-fn compile(dir: &Path) -> Result<std::path::PathBuf, Failure> {
-    let source = dir.join("tune.c");
-    fs::write(&source, SOURCE)
-        .map_err(|error| Failure::io("write", &source.display().to_string(), &error))?;
-    let program = dir.join("tune");
-    let wrapper = launch::lib_dir()?.join("bin/mpicc");
-    let output = Command::new(&wrapper)
-        .args(["-O2", "-o"])
-        .args([&program, &source])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| Failure::io("run", &wrapper.display().to_string(), &error))?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(Failure::new(format!("{}: {text}", wrapper.display()))
-            .remedy("install a C compiler (Debian's package gcc and libc6-dev)"));
-    }
-    Ok(program)
 }
 
 /// The operation as it is measured: what decides whether an algorithm can do it.

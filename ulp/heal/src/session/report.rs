@@ -28,6 +28,8 @@ pub struct Report {
     pub tries: u32,
     /// It is not over yet: told at 1, 10 and 60 s.
     pub lasts: bool,
+    /// The peer is lost: told of a heal that was said to last.
+    pub is_lost: bool,
 }
 
 const MARKS: [u64; 3] = [1_000_000_000, 10_000_000_000, 60_000_000_000];
@@ -93,9 +95,19 @@ impl Record {
         });
     }
 
-    /// There will be no more of it.
-    pub(super) fn abandon(&mut self) {
-        self.began = None;
+    /// There will be no more of it: the peer is lost.
+    pub(super) fn abandon(&mut self, now: Ns) {
+        let Some(began) = self.began.take() else {
+            return;
+        };
+        if self.marks > 0 {
+            self.ready = Some(Report {
+                fence_ns: self.fenced.since(began),
+                reconnect_ns: now.since(self.fenced),
+                is_lost: true,
+                ..self.so_far
+            });
+        }
     }
 
     pub(super) fn since_us(&self, now: Ns) -> u32 {
@@ -122,6 +134,31 @@ impl Record {
                 lasts: true,
                 ..self.so_far
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_peer_that_is_lost_is_told_of_where_its_heal_has_lasted() {
+        for (lasts, told) in [(SECOND - 1, false), (SECOND, true)] {
+            let mut record = Record::default();
+            record.begin(Cause::QpError, PathId(0), Ns(0));
+            record.fenced(Ns(1000));
+            record.handle_timeout(Ns(lasts));
+            assert_eq!(record.poll().is_some_and(|report| report.lasts), told);
+            record.abandon(Ns(2 * SECOND));
+            let report = record.poll();
+            assert_eq!(report.is_some(), told);
+            if let Some(report) = report {
+                assert!(report.is_lost && !report.lasts && report.tries == 1);
+                assert_eq!(report.fence_ns + report.reconnect_ns, 2 * SECOND);
+            }
         }
     }
 }

@@ -44,6 +44,43 @@ struct ferriband_mpi_stats {
 	uint64_t host_records; /* records to them, those of the two runtimes among them (which a long message has); to each modulo 2^32 */
 	uint64_t landed;       /* of the long messages, those that another host's rank sent into the program's buffer */
 	uint64_t heals;        /* connections by verbs that failed and were made anew */
+	uint64_t heals_longest_ns; /* nanoseconds of the longest such heal, */
+	uint64_t heals_total_ns;   /* and of all together */
+	uint64_t healed_bytes; /* bytes that were sent again */
+	uint64_t healing;      /* connections that are being made anew now */
+};
+
+/* A connection by verbs that failed and was made anew. New members come at the end. */
+struct ferriband_mpi_heal {
+	uint64_t peer;         /* the rank at the other end, in MPI_COMM_WORLD */
+	uint64_t cause;        /* why: an enum ferriband_mpi_heal_cause */
+	uint64_t at_ms;        /* when this rank noticed: milliseconds since 1970 */
+	uint64_t detect_ns;    /* from the peer's notice to this rank's, */
+	uint64_t fence_ns;     /* to the end of the last fence: the queue pairs of before are destroyed, */
+	uint64_t reconnect_ns; /* to the connection, */
+	uint64_t replay_ns;    /* and until all that the peer had not taken was sent again */
+	uint64_t bytes;        /* bytes that were sent again */
+	uint64_t tries;        /* connections that were begun */
+};
+
+/* Why a connection failed. */
+enum ferriband_mpi_heal_cause {
+	FERRIBAND_MPI_HEAL_RETRY_EXCEEDED = 1, /* the peer's adapter did not answer */
+	FERRIBAND_MPI_HEAL_RNR_EXCEEDED,       /* the peer took no message */
+	FERRIBAND_MPI_HEAL_QP_ERROR,           /* a queue pair was in error */
+	FERRIBAND_MPI_HEAL_DEVICE_FATAL,       /* the adapter failed */
+	FERRIBAND_MPI_HEAL_PORT_DOWN,          /* the port went down */
+	FERRIBAND_MPI_HEAL_ADDRESS_CHANGED,    /* the port got another address */
+	FERRIBAND_MPI_HEAL_PKEY_CHANGED,       /* the partition keys became others */
+	FERRIBAND_MPI_HEAL_CQ_ERROR,           /* the completion queue failed */
+	FERRIBAND_MPI_HEAL_SRQ_ERROR,          /* the receive queue failed */
+	FERRIBAND_MPI_HEAL_SILENCE,            /* nothing came by the path */
+	FERRIBAND_MPI_HEAL_PEER,               /* the other end said so */
+	FERRIBAND_MPI_HEAL_MESSAGE,            /* a message could not be carried */
+	FERRIBAND_MPI_HEAL_VERB,               /* a verb failed */
+	FERRIBAND_MPI_HEAL_WITHDRAWN,          /* a request was withdrawn while its message moved */
+	FERRIBAND_MPI_HEAL_RETURN,             /* a better path came back */
+	FERRIBAND_MPI_HEAL_LAUNCHER            /* the launcher said so */
 };
 
 /* Fills the counters between MPI_Init and MPI_Finalize; 0, or -1 if this is not Ferriband's MPI or it does not run. Members that the library does not know stay 0. */
@@ -58,6 +95,20 @@ static inline int ferriband_mpi_get_stats(struct ferriband_mpi_stats *stats)
 		return -1;
 	memcpy(&ask, &found, sizeof ask);
 	return ask((uint64_t *)stats, sizeof *stats) < 0 ? -1 : 0;
+}
+
+/* Fills the last heals of this rank, `most` at the most and 32 at the most, the oldest of them first; how many, or -1 if this is not Ferriband's MPI or it does not
+ * run. Members that the library does not know stay 0. */
+static inline int ferriband_mpi_get_heals(struct ferriband_mpi_heal *heals, size_t most)
+{
+	ptrdiff_t (*ask)(uint64_t *, size_t, size_t);
+	void *found = dlsym(NULL, "ferriband_mpi_heals");
+
+	memset(heals, 0, most * sizeof *heals);
+	if (found == NULL)
+		return -1;
+	memcpy(&ask, &found, sizeof ask);
+	return (int)ask((uint64_t *)heals, sizeof *heals, most);
 }
 
 /* Changes a setting between MPI_Init and MPI_Finalize, for measurements that compare both values within one run: "acks" ("0", "1") or "design" ("variable-bottom",

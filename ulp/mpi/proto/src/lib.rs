@@ -4,8 +4,9 @@
 //! machines that put them into a block of the receiver's memory and find them there ([`fast`]),
 //! which receive takes which message ([`matching`]), by what a rank's set-up datagrams reach it
 //! ([`card`]), what lies where in the segment that the ranks of a host share ([`segment`]), how
-//! both sides of a long message copy it ([`joint`]), what a user may set ([`settings`]), and which
-//! way a message of which length goes with that ([`sizes`]). Must not know: verbs, sockets, whose
+//! both sides of a long message copy it ([`joint`]), what a user may set ([`settings`]), which way a
+//! message of which length goes with that ([`sizes`]), and what a rank says to people of its heals
+//! ([`heals`]). Must not know: verbs, sockets, whose
 //! memory it is. Time and randomness come in as arguments.
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ pub mod brief;
 pub mod card;
 pub mod envelope;
 pub mod fast;
+pub mod heals;
 pub mod joint;
 pub mod matching;
 pub mod replay;

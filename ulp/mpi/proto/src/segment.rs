@@ -67,11 +67,11 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
-const AREA: u64 = 512;
+const AREA: u64 = 1024;
 /// Bytes of a channel's line.
 const LINE: u64 = 64;
 
@@ -121,6 +121,8 @@ pub mod area {
     pub const JOINT_LENGTH: u64 = 288;
     /// u64, [`crate::joint::Done`], written by that sender.
     pub const JOINT_DONE: u64 = 320;
+    /// Words of u64, a [`crate::heals::RankReport`]: what the rank has moved, as it says at its end.
+    pub const REPORT: u64 = 512;
 }
 
 /// Offsets in a channel's line.

@@ -111,7 +111,21 @@ const ROWS: &[Setting] = &[
         about: "protocols",
         kind: Kind::Flag,
         default: "1",
-        help: "Messages by verbs are kept until the peer's runtime has acknowledged them, not only its adapter.",
+        help: "Messages by verbs are kept until the peer's runtime has acknowledged them, not only its adapter; without it a connection that has carried a message is not made anew (heal).",
+    },
+    Setting {
+        name: "heal",
+        about: "heals",
+        kind: Kind::Flag,
+        default: "1",
+        help: "A connection by verbs that fails is made anew, and what the peer had not taken is sent again; 0: the first failure loses the peer, and no message is kept (acks has no effect).",
+    },
+    Setting {
+        name: "heal_for",
+        about: "heals",
+        kind: Kind::Number(0..=1 << 30),
+        default: "300",
+        help: "Seconds without a word of a peer, while its connection is made anew, after which it is lost; 0: none are. A peer that the launcher says is there is waited for all the same, and so is one to or from which no message has gone.",
     },
     Setting {
         name: "design",

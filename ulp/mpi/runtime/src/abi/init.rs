@@ -105,6 +105,7 @@ fn reach_others(transports: &mut Transports, chosen: &Chosen) -> Outcome {
             piece: chosen.verbs.piece,
             fast: chosen.fast,
             acks: chosen.acks,
+            heal: chosen.heal,
         },
     };
     let card = transports.open(wanted)?;
@@ -167,6 +168,7 @@ fn depart(guard: &mut Guard) -> Outcome {
     if guard.job.stats {
         guard.transports.tell(guard.point.rank);
     }
+    guard.transports.leave_report();
     linger(guard);
     wireup::leave();
     Ok(())

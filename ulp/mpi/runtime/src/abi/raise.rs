@@ -167,6 +167,9 @@ pub fn sentence(error: &MpiError) -> String {
 
 /// Ends this process, and by the launcher all others.
 pub fn abort(guard: Option<&Guard>, code: c_int) -> ! {
+    if let Some(guard) = guard {
+        guard.transports.leave_report();
+    }
     if let Some(host) = guard.and_then(|guard| guard.transports.host.as_ref()) {
         host.set_abort_code(code);
         host.set_life(Life::Aborted);

@@ -1,7 +1,7 @@
 //! The counters of this rank's traffic, and settings that measurements change: no functions of MPI, for programs that look for them by name (`ferriband_mpi.h`).
 
 use crate::coll::state::enter;
-use crate::transport::counters::Told;
+use crate::transport::counters::{Told, ToldHeal};
 use std::ffi::{CStr, c_char, c_int};
 
 /// Writes the first `size` bytes of the counters to `to`, or all of them if that is more; bytes of all of them. -1 outside of MPI.
@@ -18,6 +18,35 @@ pub unsafe extern "C" fn ferriband_mpi_stats(to: *mut u64, size: usize) -> isize
         unsafe { std::ptr::copy_nonoverlapping(source, to.cast::<u8>(), size.min(whole)) };
     }
     whole as isize
+}
+
+/// Writes the first `size` bytes of each of the last heals to `to`, `most` at the most, the oldest
+/// of them first; how many. -1 outside of MPI, or if `size` is no multiple of a number's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferriband_mpi_heals(to: *mut u64, size: usize, most: usize) -> isize {
+    let Some(guard) = enter() else {
+        return -1;
+    };
+    if !size.is_multiple_of(size_of::<u64>()) {
+        return -1;
+    }
+    let Some(heals) = guard.transports.last_heals() else {
+        return 0;
+    };
+    let told = heals.len().min(most);
+    let left_out = heals.len() - told;
+    if !to.is_null() {
+        for (at, heal) in heals.skip(left_out).enumerate() {
+            let source = std::ptr::from_ref(heal).cast::<u8>();
+            let bytes = size.min(size_of::<ToldHeal>());
+            // SAFETY: the program's memory, of `most` times so many bytes as it says; a heal is
+            // plain numbers.
+            unsafe {
+                std::ptr::copy_nonoverlapping(source, to.cast::<u8>().add(at * size), bytes);
+            }
+        }
+    }
+    told as isize
 }
 
 /// Changes the setting `name` to `value` while MPI runs: `acks` (`0`, `1`) or `design` (a name of one), so that a measurement can compare both within one run of the same

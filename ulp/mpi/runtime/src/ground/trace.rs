@@ -8,6 +8,7 @@ use super::constants::MPI_ERR_OTHER;
 use super::context::COLLECTIVE;
 use super::errors::{MpiError, Outcome};
 use ferriband_mpi_proto::envelope::Kind;
+use ferriband_mpi_proto::heals::Parts;
 use ferriband_mpi_proto::settings::MOST_TRACE_EVENTS;
 use ferriband_trace::{Event, Tape, Unwritable, What};
 pub use ferriband_trace::{Whose, now_ns};
@@ -133,6 +134,53 @@ impl Drop for Span {
         if let Some(trace) = TRACE.get() {
             trace.call(What::Return, now_ns(), self.name);
         }
+    }
+}
+
+/// A heal that is over just now.
+#[derive(Clone, Copy, Debug)]
+pub struct Healed {
+    /// Its number in this rank.
+    pub number: u32,
+    /// The rank at the other end.
+    pub peer: u32,
+    /// Why the connection failed.
+    pub cause: &'static str,
+    /// Its parts.
+    pub parts: Parts,
+    /// Bytes that were sent again.
+    pub bytes: u64,
+    /// Connections that were begun.
+    pub tries: u32,
+}
+
+/// A connection has been made anew; nothing if this process is not traced.
+#[cold]
+pub fn healed(heal: &Healed) {
+    let Some(trace) = TRACE.get().filter(|_| is_on()) else {
+        return;
+    };
+    let begin = Event {
+        at_ns: now_ns().saturating_sub(heal.parts.whole() + heal.parts.detect),
+        what: What::Heal,
+        thread: thread(),
+        name: trace.name(heal.cause),
+        tag: heal.tries.cast_signed(),
+        peer: heal.peer,
+        seq: heal.number,
+        bytes: heal.bytes,
+    };
+    trace.tape.write(&begin);
+    let mut at_ns = begin.at_ns;
+    for (name, bytes) in Parts::NAMES.iter().zip(heal.parts.all()) {
+        trace.tape.write(&Event {
+            at_ns,
+            what: What::Part,
+            name: trace.name(name),
+            bytes,
+            ..begin
+        });
+        at_ns += bytes;
     }
 }
 

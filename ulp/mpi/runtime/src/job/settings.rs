@@ -4,7 +4,7 @@ use crate::constants::{MPI_ERR_OTHER, MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MP
 use crate::errors::{MpiError, Outcome};
 use crate::job::wireup::Wish;
 use crate::transport::contract::Reached;
-use crate::transport::limits::Fast;
+use crate::transport::limits::{Fast, Heal};
 use ferriband_mpi_proto::settings::{FILE_VARIABLE, LONGEST_FILE, SETTINGS, Values, plan};
 use ferriband_mpi_proto::sizes::{SharedSizes, VerbsSizes};
 use ferriband_registration::Way as Registration;
@@ -31,8 +31,11 @@ pub struct Chosen {
     pub bundle: u32,
     /// The fast path by verbs.
     pub fast: Fast,
-    /// `acks`: messages by verbs are kept until the peer's runtime has acknowledged them.
+    /// `acks`: messages by verbs are kept until the peer's runtime has acknowledged them. Not where
+    /// no connection is made anew: nothing else needs them.
     pub acks: bool,
+    /// `heal` and `heal_for`.
+    pub heal: Heal,
     /// `coll`: algorithms of collectives that stand before all rows of the table that chooses.
     pub coll: String,
     /// `coll_table`: the file with that table.
@@ -75,6 +78,10 @@ impl Chosen {
     fn from(values: &Values) -> Self {
         let count = |name| values.number(name) as u32;
         let (plan, grows) = plan(values);
+        let heal = Heal {
+            is_on: values.flag("heal"),
+            for_ns: Some(values.number("heal_for") * 1_000_000_000).filter(|ns| *ns != 0),
+        };
         Self {
             same_host: Reached::on_one_host(values.text("same_host")),
             device: Some(values.text("device").to_owned()).filter(|name| !name.is_empty()),
@@ -89,7 +96,8 @@ impl Chosen {
                 open_after: count("open_after"),
                 close_below: count("close_below"),
             },
-            acks: values.flag("acks"),
+            acks: values.flag("acks") && heal.is_on,
+            heal,
             coll: values.text("coll").to_owned(),
             coll_table: Some(PathBuf::from(values.text("coll_table")))
                 .filter(|path| !path.as_os_str().is_empty()),
@@ -203,6 +211,10 @@ mod tests {
         assert_eq!(handler("mpi_errors_return"), MPI_ERRORS_RETURN);
         assert_eq!(handler("mpi_errors_abort"), MPI_ERRORS_ABORT);
         assert!(!set("acks", "0").acks);
+        assert!(nothing.heal.is_on && nothing.heal.for_ns == Some(300_000_000_000));
+        assert_eq!(set("heal_for", "0").heal.for_ns, None);
+        let heals_not = set("heal", "0");
+        assert!(!heals_not.heal.is_on && !heals_not.acks);
         assert_eq!(set("device", "ferri0").device.as_deref(), Some("ferri0"));
         assert_eq!(nothing.large_pages, Some(2 << 20));
         assert_eq!(set("large_pages", "0").large_pages, None);

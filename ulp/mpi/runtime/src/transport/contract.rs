@@ -196,6 +196,9 @@ pub trait Roster {
 
     /// Whether the process of a rank is no more.
     fn has_ended(&self, rank: u32) -> bool;
+
+    /// Whether the process of a rank is seen to be there.
+    fn is_there(&self, rank: u32) -> bool;
 }
 
 /// The part of a message's body that is not the program's: 48 bytes at most.

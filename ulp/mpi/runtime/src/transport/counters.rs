@@ -68,4 +68,39 @@ pub struct Told {
     pub landed: u64,
     /// Connections that failed and were made anew.
     pub heals: u64,
+    /// Nanoseconds of the longest such heal,
+    pub heals_longest_ns: u64,
+    /// and of all together.
+    pub heals_total_ns: u64,
+    /// Bytes that were sent again.
+    pub healed_bytes: u64,
+    /// Connections that are being made anew now.
+    pub healing: u64,
+}
+
+/// Heals that are kept for `ferriband_mpi_heals`.
+pub const TOLD_HEALS: usize = 32;
+
+/// A heal, as `ferriband_mpi_heals` tells it: 64-bit numbers, in this order.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ToldHeal {
+    /// The rank at the other end.
+    pub peer: u64,
+    /// Number of the cause, as in docs/design/heal.md.
+    pub cause: u64,
+    /// When this side noticed the failure: milliseconds since 1970.
+    pub at_ms: u64,
+    /// Nanoseconds from the peer's notice to this side's,
+    pub detect_ns: u64,
+    /// from there to the end of the last fence,
+    pub fence_ns: u64,
+    /// from there to the connection,
+    pub reconnect_ns: u64,
+    /// and from there to the end of the replay.
+    pub replay_ns: u64,
+    /// Bytes that were sent again.
+    pub bytes: u64,
+    /// Lives that were begun.
+    pub tries: u64,
 }

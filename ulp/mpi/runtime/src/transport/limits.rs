@@ -51,6 +51,17 @@ pub struct Limits {
     pub fast: Fast,
     /// Whether messages by verbs are kept until they are acknowledged.
     pub acks: bool,
+    /// Whether failed connections are made anew.
+    pub heal: Heal,
+}
+
+/// What becomes of a connection that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heal {
+    /// `heal`: it is made anew.
+    pub is_on: bool,
+    /// `heal_for`: nanoseconds without a word of the peer after which it is lost; none: never.
+    pub for_ns: Option<u64>,
 }
 
 /// How the RDMA fast path is used.

@@ -3,8 +3,9 @@
 //! Owns: the words. Must not know: who asks.
 
 use super::Transports;
-use super::counters::Told;
+use super::counters::{Told, ToldHeal};
 use super::shm::{Link, Pair};
+use ferriband_mpi_proto::heals::{CAUSES, RankReport};
 
 impl Transports {
     /// The counters of this rank.
@@ -21,6 +22,30 @@ impl Transports {
                 .as_ref()
                 .map_or_else(Told::default, |net| net.counters())
         }
+    }
+
+    /// The last heals, the oldest of them first; none where nothing can heal.
+    pub fn last_heals(&self) -> Option<impl ExactSizeIterator<Item = &ToldHeal>> {
+        self.net.as_ref().map(|net| net.last_heals())
+    }
+
+    /// Leaves what this rank has moved, and its heals, for the launcher.
+    pub fn leave_report(&self) {
+        let Some(host) = &self.host else {
+            return;
+        };
+        let told = self.told();
+        host.leave_report(&RankReport {
+            host_records: told.host_records + told.placed,
+            messages: told.messages,
+            fast: told.fast,
+            long: told.moved,
+            heals: told.heals,
+            longest_ns: told.heals_longest_ns,
+            total_ns: told.heals_total_ns,
+            bytes: told.healed_bytes,
+            causes: self.net.as_ref().map_or([0; CAUSES], |net| net.causes()),
+        });
     }
 
     /// The counters of rank `rank` on stderr.
@@ -42,7 +67,8 @@ impl Transports {
         complain!(
             "ferriband MPI: rank {}: {} remote peers; fast path: {}, {} channels out, {} in, {} bytes ({} of blocks, {} of mirrors, {} of staging, {} of return words), \
              {} of {} messages ({share:.2} %); not by it: {} without a channel, {} paused, {} without credit, {} too long, {} without room, {} in bundles; channels opened {}, closed {} \
-             (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times",
+             (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times; \
+             {} heals, {:.3} ms in all, {:.3} ms the longest, {} bytes sent again",
             rank,
             told.remote_peers,
             net.design().name(),
@@ -70,6 +96,10 @@ impl Transports {
             told.landed,
             told.log,
             told.log_full,
+            told.heals,
+            told.heals_total_ns as f64 / 1e6,
+            told.heals_longest_ns as f64 / 1e6,
+            told.healed_bytes,
         );
         if let Some(counts) = net.registered() {
             complain!(

@@ -13,6 +13,7 @@ pub mod segment;
 use crate::transport::contract::Roster;
 use bell::{Bells, listen};
 use ferriband_mpi_proto::card::{CARD, Card};
+use ferriband_mpi_proto::heals::RankReport;
 use ferriband_mpi_proto::segment::{Life, area as rank_area};
 use segment::Segment;
 use std::os::fd::RawFd;
@@ -65,6 +66,17 @@ impl Host {
     pub fn set_abort_code(&self, code: i32) {
         self.own(rank_area::ABORT_CODE)
             .store(code.cast_unsigned(), Ordering::SeqCst);
+    }
+
+    /// Tells the launcher what this rank has moved.
+    pub fn leave_report(&self, report: &RankReport) {
+        let at = self.segment.layout().area(self.me) + rank_area::REPORT;
+        let [is_there, words @ ..] = report.emit();
+        for (place, word) in (1..).zip(words) {
+            let field = self.segment.word64(at + place * 8);
+            field.store(word, Ordering::Relaxed);
+        }
+        self.segment.word64(at).store(is_there, Ordering::Release);
     }
 
     /// Says whether an error of MPI_COMM_WORLD ends this rank.
@@ -262,5 +274,9 @@ impl Roster for Host {
 
     fn has_ended(&self, rank: u32) -> bool {
         Self::has_ended(self, rank)
+    }
+
+    fn is_there(&self, rank: u32) -> bool {
+        self.pid(rank) > 0 && !Self::has_ended(self, rank)
     }
 }

@@ -178,10 +178,8 @@ impl Net {
     pub(super) fn link(&mut self, peer: u32) -> &mut Link {
         let (me, secret) = (self.connect.me, self.connect.secret);
         self.links[peer as usize].get_or_insert_with(|| {
-            // A peer answers when its program next calls MPI, which may be in an hour; that it has
-            // died the launcher says.
             let limits = ferriband_heal::Limits {
-                heal_for: None,
+                heal_for: self.limits.heal.for_ns.map(Ns),
                 ..ferriband_heal::Limits::default()
             };
             Box::new(Link::new(Session::new(me, peer, secret, limits)))

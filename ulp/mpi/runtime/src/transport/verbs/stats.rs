@@ -2,9 +2,12 @@
 //! message did not take the fast path.
 
 use super::{Net, STAGE};
-use crate::transport::counters::Told;
+use crate::transport::counters::{TOLD_HEALS, Told, ToldHeal};
 use ferriband_mpi_proto::fast::Design;
+use ferriband_mpi_proto::heals::CAUSES;
+use ferriband_notes::Budget;
 use ferriband_registration::Counts;
+use std::collections::VecDeque;
 
 /// Why a message did not take the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +41,47 @@ pub struct Channels {
     pub pauses: u64,
 }
 
+/// What has been counted of connections that failed.
+#[derive(Debug, Default)]
+pub struct Heals {
+    /// Those that were made anew.
+    pub number: u64,
+    /// The longest heal, in nanoseconds,
+    pub longest_ns: u64,
+    /// and all together.
+    pub total_ns: u64,
+    /// Bytes that were sent again.
+    pub bytes: u64,
+    /// Heals by the numbers of their causes.
+    pub causes: [u32; CAUSES],
+    /// The last of them, the newest last.
+    pub last: VecDeque<ToldHeal>,
+    /// Lines that this process may write down of them: of short heals, and of those that last, which
+    /// many short ones do not crowd out.
+    pub budgets: [Budget; 2],
+}
+
+impl Heals {
+    /// A connection has been made anew.
+    #[cold]
+    pub fn count(&mut self, heal: ToldHeal) {
+        let whole_ns = heal.fence_ns + heal.reconnect_ns + heal.replay_ns;
+        self.number += 1;
+        self.longest_ns = self.longest_ns.max(whole_ns);
+        self.total_ns += whole_ns;
+        self.bytes += heal.bytes;
+        if let Some(of_cause) = self.causes.get_mut(heal.cause as usize) {
+            *of_cause += 1;
+        }
+        if self.last.len() == TOLD_HEALS {
+            self.last.pop_front();
+        }
+        self.last.push_back(heal);
+    }
+}
+
 /// What has been counted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Stats {
     /// Messages by SEND: all of them, with those that only carry word between the two runtimes.
     pub sends: u64,
@@ -56,8 +98,8 @@ pub struct Stats {
     pub landed: u64,
     /// Times that a message waited for room in the log of what is not acknowledged.
     pub log_full: u64,
-    /// Connections that failed and were made anew.
-    pub heals: u64,
+    /// Connections that failed.
+    pub heals: Heals,
     /// The most bytes of blocks and mirrors that there were at one time.
     pub most: u64,
     /// Staging buffers that a record has lain in, a bit for each.
@@ -138,9 +180,23 @@ impl Net {
             log_full: stats.log_full,
             bundled,
             landed: stats.landed,
-            heals: stats.heals,
+            heals: stats.heals.number,
+            heals_longest_ns: stats.heals.longest_ns,
+            heals_total_ns: stats.heals.total_ns,
+            healed_bytes: stats.heals.bytes,
+            healing: links().filter(|link| link.is_healing()).count() as u64,
             ..Told::default()
         }
+    }
+
+    /// Heals by the numbers of their causes.
+    pub fn causes(&self) -> [u32; CAUSES] {
+        self.stats.heals.causes
+    }
+
+    /// The last heals, the oldest of them first.
+    pub fn last_heals(&self) -> impl ExactSizeIterator<Item = &ToldHeal> {
+        self.stats.heals.last.iter()
     }
 
     /// How blocks that are asked for are filled.

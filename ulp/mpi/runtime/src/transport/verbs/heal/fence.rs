@@ -44,11 +44,14 @@ enum Stage {
 }
 
 impl Net {
-    /// Whether a failed connection to `peer` is made anew: what is on its way is kept.
+    /// Whether a failed connection to `peer` is made anew: that is set, and what is on its way is
+    /// kept.
     pub(in super::super) fn heals(&mut self, peer: u32) -> bool {
+        if !self.limits.heal.is_on {
+            return false;
+        }
         let link = self.link(peer);
-        let has_carried = link.sent != 0 || link.received != 0;
-        let is_gone = link.is_gone();
+        let (has_carried, is_gone) = (link.has_carried(), link.is_gone());
         !is_gone && (self.limits.acks || !has_carried)
     }
 
@@ -87,7 +90,10 @@ impl Net {
         }
         if !self.heals(peer) {
             let told = self.tell_end(peer);
-            let why = "it has failed, and messages were not kept";
+            let why = match self.limits.heal.is_on {
+                true => "it has failed, and messages were not kept",
+                false => "the other end says that it has failed",
+            };
             self.lose_aloud(peer, why, MPI_ERR_PROC_ABORTED);
             let session = &mut self.link(peer).wire.session;
             session.fenced(Taken::default(), now);

@@ -73,6 +73,7 @@ impl Net {
             };
             let now = self.connect.now();
             let is_over = self.life.closing && roster.is_over(peer);
+            self.vouch(roster, peer);
             let session = &mut self.link(peer).wire.session;
             session.handle_crowd(crowd as u32);
             if session.poll_timeout().is_some_and(|at| now >= at) {
@@ -100,6 +101,20 @@ impl Net {
             }
         }
         Ok(did)
+    }
+
+    /// A peer answers when its program next calls MPI, which may be in an hour. So silence counts
+    /// only where the connection has carried a message and nobody here sees the peer's process;
+    /// that one has died the launcher says.
+    fn vouch<R: Roster>(&mut self, roster: &R, peer: u32) {
+        let now = self.connect.now();
+        let link = self.link(peer);
+        let has_carried = link.has_carried();
+        let session = &mut link.wire.session;
+        let is_time = session.poll_timeout().is_some_and(|at| now >= at);
+        if is_time && (!has_carried || roster.is_there(peer)) {
+            session.handle_peer(PeerNews::Alive, now);
+        }
     }
 
     /// Does what the session of `peer` asks for, and sends what it has to say.

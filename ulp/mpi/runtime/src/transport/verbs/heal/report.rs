@@ -1,38 +1,184 @@
-//! What is said and counted of heals.
+//! What is said, counted and written down of heals: a line on standard error of one that lasts, the
+//! counters, the file of heals for `ferriband why` and `ferriband status`, the trace.
 
 use super::super::Net;
-use ferriband_heal::{Cause, Report};
+use super::super::link::Link;
+use crate::trace;
+use crate::transport::counters::ToldHeal;
+use ferriband_heal::{Cause, PathId, Report, State};
+use ferriband_limit::without_signals;
+use ferriband_mpi_proto::heals::{self, Note, Outcome, Parts, Way, Whose};
+use ferriband_notes as notes;
+use std::net::Ipv6Addr;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A peer that has not answered the first question for so long is mentioned.
 const PATIENCE_NS: u64 = 60_000_000_000;
+/// Of a heal that took so long its end is said, as it was said that it lasts.
+const LONG_NS: u64 = 1_000_000_000;
 
 impl Net {
     /// A heal is over, or lasts: the latter is said, each time that the session says so.
+    #[cold]
     pub(super) fn tell_report(&mut self, peer: u32, report: &Report) {
-        let (me, name) = (self.connect.me, &self.device.name);
+        if report.cause == Cause::First {
+            self.tell_first(peer, report);
+            return;
+        }
+        let parts = Parts {
+            detect: report.detect_ns,
+            fence: report.fence_ns,
+            reconnect: report.reconnect_ns,
+            replay: report.replay_ns,
+        };
+        let outcome = match (report.lasts, report.is_lost) {
+            (true, _) => Outcome::UnderWay,
+            (_, true) => Outcome::Lost,
+            _ => Outcome::Healed,
+        };
+        let since_1970 = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let whole_ms = parts.whole() / 1_000_000;
+        let at_ms = (since_1970.as_millis() as u64).saturating_sub(whole_ms);
+        match outcome {
+            Outcome::UnderWay => self.say_that_it_lasts(peer, report, &parts),
+            Outcome::Healed => {
+                self.count(peer, report, parts, at_ms);
+                if parts.whole() >= LONG_NS {
+                    complain!(
+                        "ferriband MPI: rank {}: the connection to rank {peer} by {} is made anew \
+                         after {:.1} s; {} bytes were sent again",
+                        self.connect.me,
+                        self.device.name,
+                        parts.whole() as f64 / 1e9,
+                        report.bytes
+                    );
+                }
+            }
+            // Whoever has lost the peer has said why.
+            Outcome::Lost => (),
+        }
+        let pid = std::process::id();
+        self.write_down(Note {
+            whose: Whose {
+                pid,
+                started: notes::started(pid).unwrap_or(0),
+                program: notes::program_of(pid).unwrap_or_default(),
+                rank: self.connect.me,
+                peer,
+            },
+            at_ms,
+            outcome,
+            cause: report.cause,
+            from: self.way(peer, report.from),
+            to: match outcome {
+                Outcome::Healed => self.way(peer, report.to),
+                Outcome::UnderWay | Outcome::Lost => Way::default(),
+            },
+            parts,
+            bytes: report.bytes,
+            tries: report.tries,
+            count: self.stats.heals.number,
+            left_out: 0,
+        });
+    }
+
+    /// A first connection is no heal.
+    fn tell_first(&self, peer: u32, report: &Report) {
         let lasts_ns = report.fence_ns + report.reconnect_ns;
-        let seconds = lasts_ns / 1_000_000_000;
-        match (report.cause, report.lasts) {
-            (Cause::First, true) if lasts_ns >= PATIENCE_NS => complain!(
-                "ferriband MPI: rank {me}: rank {peer} has not answered by {name} for {seconds} s; it may be computing, or {name} may lead nowhere"
-            ),
-            (Cause::First, _) => (),
-            (cause, true) => complain!(
-                "ferriband MPI: rank {me}: the connection to rank {peer} by {name} has failed ({}) and is not made anew after {seconds} s, {} tries",
-                words(cause),
-                report.tries
-            ),
-            (_, false) => self.stats.heals += 1,
+        if report.lasts && lasts_ns >= PATIENCE_NS {
+            let (me, name) = (self.connect.me, &self.device.name);
+            let seconds = lasts_ns / 1_000_000_000;
+            complain!(
+                "ferriband MPI: rank {me}: rank {peer} has not answered by {name} for {seconds} s; \
+                 it may be computing, or {name} may lead nowhere"
+            );
+        }
+    }
+
+    fn say_that_it_lasts(&self, peer: u32, report: &Report, parts: &Parts) {
+        let heal_for = match self.limits.heal.for_ns {
+            Some(ns) => format!("{} s", ns / 1_000_000_000),
+            None => "for ever".to_owned(),
+        };
+        complain!(
+            "ferriband MPI: rank {}: the connection to rank {peer} by {} has failed ({}) and is not \
+             made anew after {} s (tries: {}; heal_for: {heal_for}); look at ferriband why --live",
+            self.connect.me,
+            self.device.name,
+            heals::words(report.cause),
+            parts.whole() / 1_000_000_000,
+            report.tries
+        );
+    }
+
+    /// A connection has been made anew.
+    fn count(&mut self, peer: u32, report: &Report, parts: Parts, at_ms: u64) {
+        trace::healed(&trace::Healed {
+            number: self.stats.heals.number as u32,
+            peer,
+            cause: heals::words(report.cause),
+            parts,
+            bytes: report.bytes,
+            tries: report.tries,
+        });
+        self.stats.heals.count(ToldHeal {
+            peer: u64::from(peer),
+            cause: report.cause as u64,
+            at_ms,
+            detect_ns: report.detect_ns,
+            fence_ns: report.fence_ns,
+            reconnect_ns: report.reconnect_ns,
+            replay_ns: report.replay_ns,
+            bytes: report.bytes,
+            tries: u64::from(report.tries),
+        });
+    }
+
+    /// A line of the file, unless this process has written too many lately. What cannot be written
+    /// is not: the program never suffers from it.
+    fn write_down(&mut self, note: Note) {
+        let is_long = note.outcome != Outcome::Healed || note.parts.whole() >= LONG_NS;
+        let budget = &mut self.stats.heals.budgets[usize::from(is_long)];
+        let Some(left_out) = budget.take(Instant::now()) else {
+            return;
+        };
+        // The environment of a program with other rights than its user's is not to be trusted.
+        let directory = notes::state_directory().filter(|_| notes::is_own_user());
+        if let Some(directory) = directory {
+            let line = Note { left_out, ..note }.emit();
+            let _ = without_signals(|| notes::append(&directory, heals::FILE, line.as_bytes()));
+        }
+    }
+
+    /// A path in words.
+    fn way(&self, peer: u32, id: PathId) -> Way {
+        let link = self.links[peer as usize].as_deref();
+        let path = link.and_then(|link| link.wire.paths.get(id).copied());
+        let (card, path) = (&self.device.card, path.unwrap_or_default());
+        let address = |lid: u16, gid: [u8; 16]| match card.is_ethernet {
+            true => Ipv6Addr::from(gid).to_canonical().to_string(),
+            false => format!("LID {lid}"),
+        };
+        Way {
+            adapter: self.device.name.clone(),
+            port: path.port,
+            source: address(card.lid, card.gid),
+            destination: address(path.dlid, path.dgid),
         }
     }
 }
 
-fn words(cause: Cause) -> &'static str {
-    match cause {
-        Cause::RetryExceeded => "it does not answer",
-        Cause::RnrExceeded => "it takes no message",
-        Cause::Peer => "the other end says so",
-        Cause::Verb => "a verb failed",
-        _ => "a queue pair is in error",
+impl Link {
+    /// Whether a message has gone by it, or come.
+    pub(in super::super) fn has_carried(&self) -> bool {
+        self.sent != 0 || self.received != 0
+    }
+
+    /// Whether the connection was there, and is being made anew.
+    pub(in super::super) fn is_healing(&self) -> bool {
+        let state = self.wire.session.state();
+        self.has_carried() && !matches!(state, State::Up | State::Idle | State::Lost)
     }
 }
