@@ -38,6 +38,7 @@ mod sdp;
 mod settings;
 mod sim;
 mod status;
+mod stop;
 mod tune;
 mod updown;
 mod verbs;
