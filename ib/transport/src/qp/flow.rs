@@ -222,6 +222,28 @@ impl QueuePair {
         }
     }
 
+    /// True if [`QueuePair::handle_timeout`] will take a try for unanswered.
+    #[inline]
+    pub fn is_try_over(&self, now: Instant) -> bool {
+        match &self.sender {
+            Sender::Reliable(requester) => requester.is_try_over(now),
+            Sender::None | Sender::Unreliable(_) => false,
+        }
+    }
+
+    /// To be called before [`QueuePair::handle_timeout`] where a try is over that may have been too
+    /// short for a peer in software: it goes on, once, as if no try waited less than `least_ns`, or
+    /// than [`Tuning::timeout_floor_ns`] doubled by each try before it, up to `most_ns`. True if it
+    /// does.
+    #[cold]
+    pub fn let_try_go_on(&mut self, now: Instant, least_ns: u64, most_ns: u64) -> bool {
+        let ctx = context!(self);
+        match &mut self.sender {
+            Sender::Reliable(requester) => requester.go_on(now, &ctx, (least_ns, most_ns)),
+            Sender::None | Sender::Unreliable(_) => false,
+        }
+    }
+
     /// The link was down and is back: the next request that [`QueuePair::poll_request`] gives asks
     /// for what is not acknowledged, if anything is.
     pub fn ask_now(&mut self) {

@@ -87,6 +87,8 @@ impl Reads {
 pub(super) struct Tries {
     pub retries_left: u8,
     pub rnr_left: u8,
+    /// Until when the last try that was over goes on: it does so once.
+    pub goes_on_until: Instant,
 }
 
 /// What went without a request for an acknowledgement.

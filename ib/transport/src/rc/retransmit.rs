@@ -59,6 +59,40 @@ impl Requester {
         Outcome::Continue
     }
 
+    /// The try that is under way is over by `now`.
+    #[inline]
+    pub fn is_try_over(&self, now: Instant) -> bool {
+        self.timers.due(Timer::Ack, now).is_some()
+    }
+
+    /// A try that is over by `now` goes on, once, as long as if it had begun with a time-out of
+    /// `least_ns`, or with the floor doubled by each try before it, up to `most_ns`. The peer is
+    /// asked meanwhile. True if it does.
+    #[cold]
+    pub fn go_on(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        (least_ns, most_ns): (u64, u64),
+    ) -> bool {
+        let over = self.timers.due(Timer::Ack, now);
+        let Some((at, asked_for)) = over.zip(ack_timeout_ns(ctx.attr.timeout)) else {
+            return false;
+        };
+        let floor = ctx.tuning.timeout_floor_ns;
+        let used = ctx.attr.retry_cnt.saturating_sub(self.tries.retries_left);
+        let doubled = floor.saturating_mul(1 << used.min(16));
+        let wanted = doubled.min(most_ns).max(least_ns);
+        let until = at.plus_ns(wanted.saturating_sub(asked_for.max(floor)));
+        if at == self.tries.goes_on_until || until <= now {
+            return false;
+        }
+        self.tries.goes_on_until = until;
+        self.timers.set(Timer::Ack, until);
+        self.ask_now();
+        true
+    }
+
     /// The link was down and is back: what is not acknowledged is asked for at once.
     pub fn ask_now(&mut self) {
         if self.cur_psn() != self.at.una {
