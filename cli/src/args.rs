@@ -658,6 +658,9 @@ pub enum FaultCommand {
         /// It is not there any more, neither to be listed nor to be opened (ENODEV), until `clear`
         #[arg(long, conflicts_with = "lasts")]
         gone: bool,
+        /// Completions that programs have not taken yet are gone: they do not know what had arrived
+        #[arg(long)]
+        hard: bool,
     },
     /// Let queue pairs fail by themselves: QP_FATAL, and what they have to do is flushed; their
     /// peers find out when they hear nothing

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::members;
 use crate::text::{self, Table};
 use clap::ValueEnum;
-use ferriband_memory::host::{FaultRule, Host, PORT_GONE, PORT_STOPS};
+use ferriband_memory::host::{FaultRule, Host, PORT_GONE, PORT_HARD, PORT_STOPS};
 use ferriband_memory::wait;
 use ferriband_wire::fault::Rule;
 use std::process::ExitCode;
@@ -97,7 +97,8 @@ fn act(host: &Host, command: &FaultCommand, patience: Duration) -> Result<Done, 
             device,
             lasts,
             gone,
-        } => fatal(host, device, (*lasts, *gone), patience),
+            hard,
+        } => fatal(host, device, (*lasts, *gone, *hard), patience),
         FaultCommand::QpError(args) => qp_error(host, args, patience),
         FaultCommand::List(_)
         | FaultCommand::Plan(_)
@@ -377,13 +378,16 @@ fn link(host: &Host, device: &str, up: bool, patience: Duration) -> Result<Done,
 fn fatal(
     host: &Host,
     device: &str,
-    (lasts, gone): (Option<Duration>, bool),
+    (lasts, gone, hard): (Option<Duration>, bool, bool),
     patience: Duration,
 ) -> Result<Done, Failure> {
     let until = lasts.map_or(0, |lasts| wait::now().plus_ns(lasts.as_nanos() as u64).0);
     let answers = change_port(host, device, patience, |(word, _)| {
-        let failed = word.wrapping_add(1 << FATALS_SHIFT);
-        (if gone { failed | PORT_GONE } else { failed }, until)
+        let mut failed = word.wrapping_add(1 << FATALS_SHIFT) & !PORT_HARD;
+        for (bit, wanted) in [(PORT_GONE, gone), (PORT_HARD, hard)] {
+            failed |= if wanted { bit } else { 0 };
+        }
+        (failed, until)
     })?;
     let what = match lasts {
         _ if gone => format!("{device}: failed, and is gone"),

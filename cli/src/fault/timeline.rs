@@ -98,6 +98,7 @@ impl Set {
                 device,
                 lasts,
                 gone,
+                ..
             } if *gone || lasts.is_some() => self.failed.push(device.clone()),
             FaultCommand::Clear { what } => {
                 let all = what.iter().any(|name| name == "all");
@@ -246,6 +247,7 @@ mod tests {
             device: device(),
             lasts,
             gone,
+            hard: false,
         };
         let rule = |id| Done {
             rule: Some(id),

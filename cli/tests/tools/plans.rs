@@ -1,4 +1,4 @@
-//! `ferriband fault link flap` and `fault plan` upon a running adapter.
+//! `ferriband fault link flap`, `fault plan` and `fault fatal --hard` upon a running adapter.
 
 use super::*;
 
@@ -225,4 +225,36 @@ fn where_nothing_runs_a_plan_says_so() {
         );
         assert!(!output(&["fault", "plan", "/nowhere/plan"]).status.success());
     });
+}
+
+#[test]
+fn a_hard_failure_takes_completions_along_that_nobody_has_taken() {
+    let name = "plans::a_hard_failure_takes_completions_along_that_nobody_has_taken";
+    inside(name, ETHERNET, Some("roce"), || fails_hard(ETHERNET));
+}
+
+#[test]
+fn so_it_does_by_shared_memory() {
+    let name = "plans::so_it_does_by_shared_memory";
+    inside(name, NATIVE, None, || fails_hard(NATIVE));
+}
+
+fn fails_hard(device: &str) {
+    for hard in [false, true] {
+        let mut pair = here();
+        for id in [5, 6] {
+            pair.b.recv(&pair.bi, id, 0, 8);
+        }
+        let message = Ask::new(SendOpcode::Send, 8, &pair.bi).id(1);
+        pair.a.post(&pair.ai, &message);
+        pair.a.expect(&pair.ai, 1, WcStatus::Success);
+        let words: &[&str] = if hard { &["--hard"] } else { &[] };
+        done(&[&["fault", "fatal", device], words].concat());
+        assert_eq!(heard(&mut pair), AsyncKind::DeviceFatal as u64);
+        if !hard {
+            pair.b.expect(&pair.bi, 5, WcStatus::Success);
+        }
+        pair.b.expect(&pair.bi, 6, WcStatus::WrFlushErr);
+        pair.b.expect_quiet(&pair.bi, 30);
+    }
 }

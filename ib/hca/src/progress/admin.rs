@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use ferriband_memory::host::{Control, HOOK_PACKETS, Host, MSG_LOOK, PORT_STOPS};
+use ferriband_memory::host::{Control, HOOK_PACKETS, Host, MSG_LOOK, PORT_HARD, PORT_STOPS};
 use ferriband_transport::types::QpState;
 use ferriband_wire::fault::Rule;
 
@@ -110,7 +110,10 @@ impl Engine {
                 }
             }
             if changed(FATALS_SHIFT, u64::BITS - FATALS_SHIFT) {
-                contexts.iter().for_each(|context| self.end_device(context));
+                let hard = word & PORT_HARD != 0;
+                for context in &contexts {
+                    self.end_device(context, hard);
+                }
             }
         }
     }

@@ -112,7 +112,9 @@ impl Engine {
                 .for_each(|context| context.raise(kind, PORT));
         };
         if now.gone {
-            contexts.iter().for_each(|context| self.end_device(context));
+            for context in &contexts {
+                self.end_device(context, false);
+            }
             return;
         }
         let stopped = self.process.registry.port_word(ifindex) & PORT_STOPS != 0;
