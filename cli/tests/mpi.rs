@@ -16,6 +16,8 @@ mod forms;
 mod input;
 #[path = "mpi/launch.rs"]
 mod launch;
+#[path = "mpi/matrix.rs"]
+mod matrix;
 #[path = "mpi/pmi.rs"]
 mod pmi;
 
