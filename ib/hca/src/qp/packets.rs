@@ -341,11 +341,10 @@ impl Qp {
         let Some(side) = guard.as_deref_mut() else {
             return false;
         };
-        let due = self.armed_at.swap(u64::MAX, Ordering::AcqRel);
-        if side.machine.is_try_over(judged) {
-            patience::let_try_go_on(adapter, &mut side.machine, judged, due);
+        self.armed_at.store(u64::MAX, Ordering::Release);
+        if side.machine.handle_timeout(judged) {
+            patience::end_try(&mut side.machine, judged);
         }
-        side.machine.handle_timeout(judged);
         self.add_to_port(side);
         self.turn(adapter, side, Turn::Due, &mut Catch::nobody())
     }

@@ -38,6 +38,8 @@ pub(crate) enum Outcome {
     Failed,
     /// Retries are used up: migrate the path, or fail the request at the head.
     Exhausted,
+    /// A try is over that may have been too short: [`Requester::go_on`] or [`Requester::end_try`].
+    TryOver,
 }
 
 /// What the transmit side has to offer.

@@ -38,11 +38,11 @@ impl Requester {
     ) -> Outcome {
         // After the RNR wait, poll_transmit simply goes on from where the refusal put it.
         self.timers.expire(Timer::Rnr, now);
-        if self.timers.expire(Timer::Ack, now) {
-            self.log.counters.timeouts += 1;
-            self.log.journal.note(now, Cause::Timeout, self.at.una);
-            self.flow.timed_out(self.at.next);
-            return self.retry();
+        if self.timers.due(Timer::Ack, now).is_some() {
+            return match ctx.tuning.timeout_floor_ns {
+                0 => self.end_try(now),
+                _ => Outcome::TryOver,
+            };
         }
         if self.timers.expire(Timer::Silence, now) && self.cur_psn() != self.at.una {
             let goes_on = self.silence_goes_on(now, ctx, heard);
@@ -59,10 +59,14 @@ impl Requester {
         Outcome::Continue
     }
 
-    /// The try that is under way is over by `now`.
-    #[inline]
-    pub fn is_try_over(&self, now: Instant) -> bool {
-        self.timers.due(Timer::Ack, now).is_some()
+    /// A try has gone unanswered.
+    #[cold]
+    pub fn end_try(&mut self, now: Instant) -> Outcome {
+        self.timers.stop(Timer::Ack);
+        self.log.counters.timeouts += 1;
+        self.log.journal.note(now, Cause::Timeout, self.at.una);
+        self.flow.timed_out(self.at.next);
+        self.retry()
     }
 
     /// A try that is over by `now` goes on, once, as long as if it had begun with a time-out of

@@ -182,11 +182,10 @@ fn tries_of(attr: fn(&mut QpAttr), least: u64) -> Vec<u64> {
         pair.now = pair.ends[0].qp.poll_timeout().unwrap();
         let now = pair.now;
         let qp = &mut pair.ends[0].qp;
-        if qp.is_try_over(now) && !qp.let_try_go_on(now, least * MS, 100 * MS) {
+        if qp.handle_timeout(now) && !qp.end_try(now, least * MS, 100 * MS) {
             tries.push((now.0 - begun.0) / MS);
             begun = now;
         }
-        qp.handle_timeout(now);
         pair.exchange(&mut |_, _| 0);
     }
     assert_eq!(pair.ends[0].statuses(), [(1, WcStatus::RetryExcErr)]);
@@ -218,13 +217,10 @@ fn a_try_that_goes_on_is_used_up_by_no_answer_alone() {
     pair.now = pair.ends[0].qp.poll_timeout().unwrap();
     let now = pair.now;
     let qp = &mut pair.ends[0].qp;
-    assert!(
-        !qp.let_try_go_on(Instant(now.0 - 1), 100 * MS, 100 * MS),
-        "not over yet"
-    );
-    assert!(qp.let_try_go_on(now, 100 * MS, 100 * MS));
-    assert!(!qp.let_try_go_on(now, 100 * MS, 100 * MS), "once");
-    qp.handle_timeout(now);
+    assert!(!qp.handle_timeout(Instant(now.0 - 1)), "not over yet");
+    assert!(qp.handle_timeout(now));
+    assert!(qp.end_try(now, 100 * MS, 100 * MS));
+    assert!(!qp.handle_timeout(now), "it goes on");
     // it asks at once, and the peer answers: no try was used up
     pair.run();
     assert_eq!(pair.ends[0].statuses(), [(1, OK)]);

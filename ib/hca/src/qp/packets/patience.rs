@@ -3,13 +3,10 @@
 //! Owns the bounds, and when which of them holds. Losses do not wait for this timer: silence is
 //! asked about long before. Must not know how a try goes on.
 
-use std::sync::atomic::Ordering;
-
 use ferriband_transport::QueuePair;
 use ferriband_transport::types::Instant;
 
 use crate::base::crowd;
-use crate::qp::adapter::Adapter;
 
 /// No try waits less; the next ones wait twice as long each.
 pub(super) const TIMEOUT_FLOOR_NS: u64 = 8_000_000;
@@ -20,16 +17,15 @@ const CROWDED_FLOOR_NS: u64 = 100_000_000;
 /// A thread that comes so late to its timer had to wait for a processor itself.
 const LATE_NS: u64 = 500_000;
 
-/// A try is over by `judged`, and the timer was set to `due`: perhaps the peer is to be waited for
-/// longer.
+/// A try is over by `judged`: perhaps the peer is to be waited for longer.
 #[cold]
-pub(super) fn let_try_go_on(adapter: &Adapter, machine: &mut QueuePair, judged: Instant, due: u64) {
-    // pollers that lose their processor again and again know it
-    let known = adapter.polls.naps.load(Ordering::Relaxed) > 0;
-    let late = ferriband_memory::wait::now().0.saturating_sub(due) > LATE_NS;
-    let least_ns = match known || late || crowd::is_crowded() {
+pub(super) fn end_try(machine: &mut QueuePair, judged: Instant) {
+    let now = ferriband_memory::wait::now();
+    let due = machine.poll_timeout().unwrap_or(now);
+    let is_late = now.0.saturating_sub(due.0) > LATE_NS;
+    let least_ns = match is_late || crowd::is_crowded(now.0) {
         true => CROWDED_FLOOR_NS,
         false => 0,
     };
-    machine.let_try_go_on(judged, least_ns, CROWDED_FLOOR_NS);
+    machine.end_try(judged, least_ns, CROWDED_FLOOR_NS);
 }
