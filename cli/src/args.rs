@@ -666,6 +666,7 @@ pub enum FaultCommand {
     /// peers find out when they hear nothing
     QpError(QpErrorArgs),
     /// Carry out a file of faults, each at its time
+    #[command(long_about = PLAN_WORDS)]
     Plan(PlanArgs),
 }
 

@@ -45,10 +45,8 @@ pub struct FlapArgs {
     pub json: JsonFlag,
 }
 
-/// Which plan, and what becomes of it.
-#[derive(Args, Clone)]
-#[command(
-    long_about = "Carry out a file of faults, each at its time.\n\n\
+/// How a plan reads.
+pub const PLAN_WORDS: &str = "Carry out a file of faults, each at its time.\n\n\
         A line is one of\n  \
         at TIME COMMAND                      once, so long after the beginning\n  \
         every TIME COMMAND                   again and again, first after that time\n  \
@@ -58,7 +56,11 @@ pub struct FlapArgs {
         and # begins a comment. TIME is such as 500ms, 2s or 1m; COMMAND is one of `ferriband fault` \
         without that name: add, clear, link, port-error, fatal, qp-error. One seed gives one order \
         of events. A command that fails is printed, and the plan goes on; the exit status is 1 then. \
-        What the plan has set is cleared when it ends, also by Ctrl-C. It ends with the last program, too.",
+        What the plan has set is cleared when it ends, also by Ctrl-C. It ends with the last program, too.";
+
+/// Which plan, and what becomes of it.
+#[derive(Args, Clone)]
+#[command(
     after_help = "Example of a plan:\n  seed 7\n  at 500ms add drop --probability 0.3\n  \
         at 2s clear all\n  \
         every 2s one of qp-error --all | link flap ferri_eth0 --down 1ms --up 20ms --times 3\n  for 1m"
