@@ -214,7 +214,7 @@ impl QueuePair {
 
     /// A deadline of [`QueuePair::poll_timeout`] has come (or not: early calls do nothing). True if
     /// a try is over that may have been too short: [`QueuePair::end_try`] is to be called. That is
-    /// so with a [`Tuning::timeout_floor_ns`] alone.
+    /// so with a [`crate::Tuning::timeout_floor_ns`] alone.
     pub fn handle_timeout(&mut self, now: Instant) -> bool {
         let (ctx, heard) = (context!(self), self.last_heard);
         let Sender::Reliable(requester) = &mut self.sender else {
@@ -231,7 +231,7 @@ impl QueuePair {
     }
 
     /// The try that is over goes on, once, as if no try waited less than `least_ns`, or than
-    /// [`Tuning::timeout_floor_ns`] doubled by each try before it, up to `most_ns`; true. Where it
+    /// [`crate::Tuning::timeout_floor_ns`] doubled by each try before it, up to `most_ns`; true. Where it
     /// has lasted so long it has gone unanswered.
     #[cold]
     pub fn end_try(&mut self, now: Instant, least_ns: u64, most_ns: u64) -> bool {
