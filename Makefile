@@ -30,6 +30,8 @@ SOAK_FABRIC ?=
 BRING_UP ?= fat-tree:36x18x18 fat-tree:24
 # Arguments of `make stress`, see scripts/stress.
 STRESS ?=
+# Arguments of `make faults`, see scripts/faults.
+FAULTS ?=
 # The git directory of rdma-core, for releases that `make test-distributions` builds itself, and what they are built with.
 RDMA_CORE ?=
 RELEASE_PACKAGES = git cmake ninja-build gcc libc6-dev pkg-config python3-dev cython3 libnl-3-dev libnl-route-3-dev libudev-dev perftest iperf3
@@ -81,7 +83,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -164,6 +166,10 @@ soak: build ## run many more seeds of the simulator, others each day (five to te
 soak-fabric: build ## run programs on a live fabric of 64 hosts while links flap, a switch dies and the master manager is killed (SOAK_FABRIC='-s 600')
 	$(need) perftest rdmacm-utils ibverbs-utils opensm
 	@FERRIBAND=$(FERRIBAND) scripts/soak-fabric $(SOAK_FABRIC)
+
+faults: build ## run MPI programs between two hosts while links, packets, devices, queue pairs and ranks fail, and say what became of each (half an hour; FAULTS='--row link --column "8 B"', --json, --markdown FILE)
+	$(need) gcc libc6-dev iproute2 util-linux
+	@FERRIBAND=$(FERRIBAND) scripts/faults $(FAULTS) || [ $$? -eq 77 ]
 
 stress: build ## run each pair of programs fifty times, idle and on a busy machine (a night; less with STRESS='-n 5 -p hosts -o rping')
 	$(need) $(DEMO_PACKAGES)

@@ -278,7 +278,9 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  ferriband fault add drop --probability 0.01\n  ferriband fault add corrupt --opcode rc-send --count 3\n  \
         ferriband fault list\n  ferriband fault clear all\n  ferriband fault link down ferri_eth0\n  \
+        ferriband fault link flap ferri_eth0 --down 1ms --up 1s --times 10\n  \
         ferriband fault qp-error --device ferri_eth0\n  ferriband fault fatal --for 2s ferri_eth0\n  \
+        ferriband fault plan storm.plan\n  \
         ferriband run --fault 'delay probability=0.1 delay-us=500' -- ib_send_bw HOST"
     )]
     Fault {
@@ -633,7 +635,7 @@ pub struct DemoArgs {
 }
 
 /// The subcommands of `fault`.
-#[derive(Subcommand)]
+#[derive(Subcommand, Clone)]
 pub enum FaultCommand {
     /// Add a rule: the first that is about a packet and hits it decides
     Add(Box<FaultArgs>),
@@ -646,13 +648,8 @@ pub enum FaultCommand {
         what: Vec<String>,
     },
     /// Take a device's link down, or bring it up again: its packets are lost, programs get PORT_ERR and PORT_ACTIVE
-    Link {
-        /// down or up.
-        #[arg(value_enum)]
-        state: LinkState,
-        /// The device.
-        device: String,
-    },
+    #[command(subcommand)]
+    Link(LinkCommand),
     /// Let a device's port fail and recover at once: programs get PORT_ERR, then PORT_ACTIVE
     PortError {
         /// The device.
@@ -671,19 +668,16 @@ pub enum FaultCommand {
         /// It is not there any more, neither to be listed nor to be opened (ENODEV), until `clear`
         #[arg(long, conflicts_with = "lasts")]
         gone: bool,
+        /// Completions that programs have not taken yet are gone: they do not know what had arrived
+        #[arg(long)]
+        hard: bool,
     },
     /// Let queue pairs fail by themselves: QP_FATAL, and what they have to do is flushed; their
     /// peers find out when they hear nothing
     QpError(QpErrorArgs),
-}
-
-/// State of a link.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LinkState {
-    /// No packet gets through.
-    Down,
-    /// As it was.
-    Up,
+    /// Carry out a file of faults, each at its time
+    #[command(long_about = PLAN_WORDS)]
+    Plan(PlanArgs),
 }
 
 /// What a fault does.

@@ -13,9 +13,9 @@ pub const NATIVE: &str = "ferri0";
 /// What the names of Ethernet devices begin with.
 const PREFIX: &str = "ferri_";
 /// How long processes are waited for that are asked something: one may be stopped.
-const ANSWER_WAIT: Duration = Duration::from_millis(500);
+pub const ANSWER_WAIT: Duration = Duration::from_millis(500);
 /// Between two looks for answers.
-const ANSWER_TICK: Duration = Duration::from_millis(2);
+const ANSWER_TICK: Duration = Duration::from_micros(200);
 
 /// What to say of an error of the domain.
 pub fn explain(what: &str, error: &HostError) -> Failure {
@@ -108,10 +108,12 @@ pub struct Answers {
     pub packets: u64,
 }
 
-/// Makes every process look at rules and ports now.
-pub fn ask_to_look(host: &Host) -> Answers {
+/// Makes every process look at rules and ports now. Answers are waited for no longer than `patience`, and half a
+/// second at the most.
+pub fn ask_to_look(host: &Host, patience: Duration) -> Answers {
     let mut answers = Answers::default();
-    (answers.processes, answers.silent) = ask(host, &[MSG_LOOK], |direct, packets| {
+    let look = [MSG_LOOK];
+    (answers.processes, answers.silent) = ask(host, &look, patience, |direct, packets| {
         answers.direct += direct;
         answers.packets += packets;
     });
@@ -119,20 +121,29 @@ pub fn ask_to_look(host: &Host) -> Answers {
 }
 
 /// Lets queue pairs fail, that of a number or all, of an interface's device or of all. How many
-/// have; and the answers.
-pub fn ask_to_fail(host: &Host, qpn: Option<u32>, ifindex: Option<u32>) -> (u64, Answers) {
+/// have; and the answers, for which it is waited as by [`ask_to_look`].
+pub fn ask_to_fail(
+    host: &Host,
+    (qpn, ifindex): (Option<u32>, Option<u32>),
+    patience: Duration,
+) -> (u64, Answers) {
     let mut message = [0; 12];
     message[0] = MSG_QP_ERROR;
     message[4..8].copy_from_slice(&qpn.unwrap_or(u32::MAX).to_le_bytes());
     message[8..].copy_from_slice(&ifindex.map_or(0, |index| index + 1).to_le_bytes());
     let (mut failed, mut answers) = (0, Answers::default());
-    (answers.processes, answers.silent) = ask(host, &message, |here, _| failed += here);
+    (answers.processes, answers.silent) = ask(host, &message, patience, |here, _| failed += here);
     (failed, answers)
 }
 
 /// Says something to every process, and hands on the two numbers that each answers. How many have
 /// answered, and how many have not.
-fn ask(host: &Host, message: &[u8], mut heard: impl FnMut(u64, u64)) -> (usize, usize) {
+fn ask(
+    host: &Host,
+    message: &[u8],
+    patience: Duration,
+    mut heard: impl FnMut(u64, u64),
+) -> (usize, usize) {
     let (mut processes, mut silent) = (0, 0);
     let mut asked: Vec<Control> = Vec::new();
     for process in adapters(host) {
@@ -143,8 +154,8 @@ fn ask(host: &Host, message: &[u8], mut heard: impl FnMut(u64, u64)) -> (usize, 
             None => silent += usize::from(host.is_live(process)),
         }
     }
-    let deadline = Instant::now() + ANSWER_WAIT;
-    while !asked.is_empty() && Instant::now() < deadline {
+    let deadline = Instant::now() + patience.min(ANSWER_WAIT);
+    while !asked.is_empty() {
         asked.retain(|control| {
             let mut bytes = [0; 16];
             match control.recv(&mut bytes) {
@@ -165,8 +176,12 @@ fn ask(host: &Host, message: &[u8], mut heard: impl FnMut(u64, u64)) -> (usize, 
                 _ => false,
             }
         });
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
         if !asked.is_empty() {
-            std::thread::sleep(ANSWER_TICK);
+            std::thread::sleep(left.min(ANSWER_TICK));
         }
     }
     (processes, silent + asked.len())

@@ -6,10 +6,8 @@
 mod filter;
 mod output;
 mod rings;
-mod stop;
 
 pub use output::time_of_day;
-pub use stop::Stop;
 
 use crate::args::DumpArgs;
 use crate::caller;
@@ -17,6 +15,7 @@ use crate::domain::{self, Devices};
 use crate::failure::Failure;
 use crate::launch;
 use crate::members;
+use crate::stop::Stop;
 use filter::Filter;
 use output::Output;
 use rings::Rings;
@@ -90,7 +89,7 @@ fn status(ended: ExitStatus) -> ExitCode {
 
 /// Says what is listened to. Nothing for JSON, whose reader is a program.
 fn greet(host: &Host, args: &DumpArgs) -> String {
-    let answers = domain::ask_to_look(host);
+    let answers = domain::ask_to_look(host, domain::ANSWER_WAIT);
     let mut said = format!(
         "ferriband: listening in on {} running processes, and on those to come",
         answers.processes

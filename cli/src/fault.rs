@@ -1,15 +1,16 @@
 //! `ferriband fault`: rules by which packets fail, links that go down, devices and queue pairs that
 //! fail.
 //!
-//! Owns: the commands. What a rule means is `ferriband-wire`'s, where rules lie the registry's; the adapters follow them.
+//! Owns: the commands. What a rule means is `ferriband-wire`'s, where rules lie the registry's; the adapters follow them. When
+//! several come one after the other, [`timeline`] says; how a plan reads, [`plan`].
 
-use crate::args::{FaultArgs, FaultCommand, LinkState, QpErrorArgs, Way};
+use crate::args::{FaultArgs, FaultCommand, LinkCommand, QpErrorArgs, Way};
 use crate::domain::{self, Answers, Devices};
 use crate::failure::Failure;
 use crate::members;
 use crate::text::{self, Table};
 use clap::ValueEnum;
-use ferriband_memory::host::{FaultRule, Host, PORT_GONE, PORT_STOPS};
+use ferriband_memory::host::{FaultRule, Host, PORT_GONE, PORT_HARD, PORT_STOPS};
 use ferriband_memory::wait;
 use ferriband_wire::fault::Rule;
 use std::process::ExitCode;
@@ -20,57 +21,108 @@ const ERRORS_SHIFT: u32 = 8;
 const FATALS_SHIFT: u32 = 32;
 const ERRORS_MASK: u64 = 0xff_ffff;
 
+mod flap;
+mod plan;
+mod timeline;
+
 /// `ferriband fault`.
 pub fn command(command: &FaultCommand) -> Result<ExitCode, Failure> {
-    let host = members::join()?;
     match command {
-        FaultCommand::Add(args) => add(&host, args),
-        FaultCommand::List(flag) => list(&host, flag.json),
-        FaultCommand::Clear { what } => clear(&host, what),
-        FaultCommand::Link { state, device } => link(&host, *state, device),
+        FaultCommand::List(flag) => list(&members::join()?, flag.json)?,
+        FaultCommand::Link(LinkCommand::Flap(args)) => return flap::command(args),
+        FaultCommand::Plan(args) => return plan::command(args),
+        once => {
+            let done = act(&members::join()?, once, domain::ANSWER_WAIT)?;
+            text::print_line(&done.said)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What came of a command.
+#[derive(Debug, Default)]
+struct Done {
+    said: String,
+    /// The rule that was added.
+    rule: Option<usize>,
+    /// Who was told.
+    answers: Answers,
+}
+
+impl Done {
+    fn said(said: String) -> Self {
+        Done {
+            said,
+            ..Done::default()
+        }
+    }
+
+    /// `what` was done, and these were told.
+    fn told(what: &str, answers: Answers) -> Self {
+        let mut said = format!("{what}, in {} processes", answers.processes);
+        if answers.silent > 0 {
+            said += &format!(
+                "; {} more do not answer and will hear of it when they go on",
+                answers.silent
+            );
+        }
+        Done {
+            said,
+            rule: None,
+            answers,
+        }
+    }
+}
+
+/// Carries out a command that is done at once. Answers are waited for no longer than `patience`.
+fn act(host: &Host, command: &FaultCommand, patience: Duration) -> Result<Done, Failure> {
+    match command {
+        FaultCommand::Add(args) => add(host, args, patience),
+        FaultCommand::Clear { what } => clear(host, what, patience),
+        FaultCommand::Link(LinkCommand::Down { device }) => link(host, device, false, patience),
+        FaultCommand::Link(LinkCommand::Up { device }) => link(host, device, true, patience),
         FaultCommand::PortError { device } => {
-            let errors = |word: u64| {
-                let count = (word >> ERRORS_SHIFT).wrapping_add(1) & ERRORS_MASK;
-                word & !(ERRORS_MASK << ERRORS_SHIFT) | count << ERRORS_SHIFT
+            let failed = |word| match word & PORT_STOPS {
+                0 => one_more_error(word),
+                // it is down already
+                _ => word,
             };
-            let answers = change_port(&host, device, |(word, until)| (errors(word), until))?;
-            say(
-                &format!("{device}: the port failed and recovered"),
-                &answers,
-            )
+            let answers = change_port(host, device, patience, |(word, until)| {
+                (failed(word), until)
+            })?;
+            let what = format!("{device}: the port failed and recovered");
+            Ok(Done::told(&what, answers))
         }
         FaultCommand::Fatal {
             device,
             lasts,
             gone,
-        } => fatal(&host, device, *lasts, *gone),
-        FaultCommand::QpError(args) => qp_error(&host, args),
+            hard,
+        } => fatal(host, device, (*lasts, *gone, *hard), patience),
+        FaultCommand::QpError(args) => qp_error(host, args, patience),
+        FaultCommand::List(_)
+        | FaultCommand::Plan(_)
+        | FaultCommand::Link(LinkCommand::Flap(_)) => {
+            Err(Failure::new("this takes time, or changes nothing"))
+        }
     }
+}
+
+/// The port's word after one more failure that passed.
+fn one_more_error(word: u64) -> u64 {
+    let count = (word >> ERRORS_SHIFT).wrapping_add(1) & ERRORS_MASK;
+    word & !(ERRORS_MASK << ERRORS_SHIFT) | count << ERRORS_SHIFT
 }
 
 /// Fails unless somebody is there whom faults could meet.
 fn demand_adapters(host: &Host, remedy: &str) -> Result<(), Failure> {
-    // those that died unnoticed do not count
-    let _ = host.reap();
-    if !domain::adapters(host).is_empty() {
+    if !timeline::is_alone(host) {
         return Ok(());
     }
     Err(Failure::new(
         "nothing runs: no program of this user has an adapter open in this network namespace, and faults end with the last one",
     )
     .remedy(remedy))
-}
-
-fn say(what: &str, answers: &Answers) -> Result<ExitCode, Failure> {
-    let mut line = format!("{what}, in {} processes", answers.processes);
-    if answers.silent > 0 {
-        line += &format!(
-            "; {} more do not answer and will hear of it when they go on",
-            answers.silent
-        );
-    }
-    text::print_line(&line)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The rule in the form that is read: what clap took apart is put together again, so that there is one reader of rules.
@@ -115,7 +167,7 @@ pub fn for_program(rules: &[String]) -> Result<String, Failure> {
     Ok(text.join(";"))
 }
 
-fn add(host: &Host, args: &FaultArgs) -> Result<ExitCode, Failure> {
+fn add(host: &Host, args: &FaultArgs, patience: Duration) -> Result<Done, Failure> {
     let devices = Devices::now();
     let words = words(args);
     let rule = parse(&words, &devices)?;
@@ -126,19 +178,23 @@ fn add(host: &Host, args: &FaultArgs) -> Result<ExitCode, Failure> {
     let id = host
         .fault_add(&rule.to_words())
         .map_err(|error| domain::explain("add the rule", &error))?;
-    text::print_line(&format!(
+    let answers = domain::ask_to_look(host, patience);
+    let mut said = format!(
         "rule {id}: {}",
         rule.describe(|ifindex| devices.name(ifindex))
-    ))?;
-    let answers = domain::ask_to_look(host);
+    );
     if answers.direct > 0 {
-        text::print_line(&format!(
-            "  {} queue pairs are up on the direct wire, which has no packets: no rule meets them. Those that are created from now on \
+        said += &format!(
+            "\n  {} queue pairs are up on the direct wire, which has no packets: no rule meets them. Those that are created from now on \
              take packets.",
             answers.direct
-        ))?;
+        );
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Done {
+        said,
+        rule: Some(id),
+        answers,
+    })
 }
 
 /// Hits as they are told: some may have been drawn by several processes at the same time and not taken.
@@ -149,7 +205,7 @@ fn hits(rule: &Rule, found: &FaultRule) -> u64 {
     }
 }
 
-fn list(host: &Host, json: bool) -> Result<ExitCode, Failure> {
+fn list(host: &Host, json: bool) -> Result<(), Failure> {
     let devices = Devices::now();
     let rules: Vec<(Rule, FaultRule)> = host
         .fault_rules()
@@ -185,8 +241,7 @@ fn list(host: &Host, json: bool) -> Result<ExitCode, Failure> {
             .collect();
         let all =
             serde_json::json!({ "rules": rules, "links_down": down, "devices_failed": failed });
-        text::print_json(&all)?;
-        return Ok(ExitCode::SUCCESS);
+        return text::print_json(&all);
     }
     if rules.is_empty() {
         text::print_line("no fault rules")?;
@@ -210,7 +265,7 @@ fn list(host: &Host, json: bool) -> Result<ExitCode, Failure> {
             Some(left) => format!("{device}: failed, for {} more", span(left)),
         })?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn span(span: Duration) -> String {
@@ -238,7 +293,7 @@ fn failed_devices(host: &Host, devices: &Devices) -> Vec<(String, Option<Duratio
         .collect()
 }
 
-fn clear(host: &Host, what: &[String]) -> Result<ExitCode, Failure> {
+fn clear(host: &Host, what: &[String], patience: Duration) -> Result<Done, Failure> {
     let devices = Devices::now();
     let known: Vec<usize> = host.fault_rules().iter().map(|rule| rule.index).collect();
     let failed = failed_devices(host, &devices);
@@ -262,22 +317,29 @@ fn clear(host: &Host, what: &[String]) -> Result<ExitCode, Failure> {
     rules.sort_unstable();
     rules.dedup();
     let cleared = rules.iter().filter(|id| host.fault_remove(**id)).count();
+    let mut said = Vec::new();
     if cleared > 0 || back.is_empty() {
-        text::print_line(&format!("{cleared} rules cleared"))?;
+        said.push(format!("{cleared} rules cleared"));
     }
     back.sort_unstable();
     back.dedup();
     for device in back {
-        change_port(host, device, |(word, _)| (word & !PORT_GONE, 0))?;
-        text::print_line(&format!("{device}: can be opened again"))?;
+        bring_back(host, device, patience)?;
+        said.push(format!("{device}: can be opened again"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Done::said(said.join("\n")))
+}
+
+/// A device that has failed can be opened again.
+fn bring_back(host: &Host, device: &str, patience: Duration) -> Result<Answers, Failure> {
+    change_port(host, device, patience, |(word, _)| (word & !PORT_GONE, 0))
 }
 
 /// Changes a device's word, and the time until which it cannot be opened.
 fn change_port(
     host: &Host,
     device: &str,
+    patience: Duration,
     change: impl Fn((u64, u64)) -> (u64, u64),
 ) -> Result<Answers, Failure> {
     let ifindex = interface(device)?;
@@ -285,7 +347,7 @@ fn change_port(
     let (word, until) = change((host.port_word(ifindex), host.port_until(ifindex)));
     host.set_port(ifindex, word, until)
         .map_err(|error| domain::explain("tell the adapters", &error))?;
-    Ok(domain::ask_to_look(host))
+    Ok(domain::ask_to_look(host, patience))
 }
 
 fn interface(device: &str) -> Result<u32, Failure> {
@@ -294,41 +356,55 @@ fn interface(device: &str) -> Result<u32, Failure> {
     })
 }
 
-fn link(host: &Host, state: LinkState, device: &str) -> Result<ExitCode, Failure> {
-    let (change, what): (fn(u64) -> u64, _) = match state {
-        LinkState::Down => (|word| word | PORT_STOPS, "down"),
-        LinkState::Up => (|word| word & !PORT_STOPS, "up"),
+/// A link goes down, or comes back: that counts as a failure that passed, so that programs hear of
+/// it which were too slow to see it down.
+fn link(host: &Host, device: &str, up: bool, patience: Duration) -> Result<Done, Failure> {
+    let (change, what): (fn(u64) -> u64, _) = match up {
+        false => (|word| word | PORT_STOPS, "down"),
+        true => (
+            |word| match word & PORT_STOPS {
+                0 => word,
+                _ => one_more_error(word & !PORT_STOPS),
+            },
+            "up",
+        ),
     };
-    let answers = change_port(host, device, |(word, until)| (change(word), until))?;
-    say(&format!("{device}: link {what}"), &answers)
+    let answers = change_port(host, device, patience, |(word, until)| {
+        (change(word), until)
+    })?;
+    Ok(Done::told(&format!("{device}: link {what}"), answers))
 }
 
 fn fatal(
     host: &Host,
     device: &str,
-    lasts: Option<Duration>,
-    gone: bool,
-) -> Result<ExitCode, Failure> {
+    (lasts, gone, hard): (Option<Duration>, bool, bool),
+    patience: Duration,
+) -> Result<Done, Failure> {
     let until = lasts.map_or(0, |lasts| wait::now().plus_ns(lasts.as_nanos() as u64).0);
-    let answers = change_port(host, device, |(word, _)| {
-        let failed = word.wrapping_add(1 << FATALS_SHIFT);
-        (if gone { failed | PORT_GONE } else { failed }, until)
+    let answers = change_port(host, device, patience, |(word, _)| {
+        let mut failed = word.wrapping_add(1 << FATALS_SHIFT) & !PORT_HARD;
+        for (bit, wanted) in [(PORT_GONE, gone), (PORT_HARD, hard)] {
+            failed |= if wanted { bit } else { 0 };
+        }
+        (failed, until)
     })?;
     let what = match lasts {
         _ if gone => format!("{device}: failed, and is gone"),
         Some(lasts) => format!("{device}: failed for {}", span(lasts)),
         None => format!("{device}: failed"),
     };
-    say(&what, &answers)
+    Ok(Done::told(&what, answers))
 }
 
-fn qp_error(host: &Host, args: &QpErrorArgs) -> Result<ExitCode, Failure> {
+fn qp_error(host: &Host, args: &QpErrorArgs, patience: Duration) -> Result<Done, Failure> {
     let ifindex = args.device.as_deref().map(interface).transpose()?;
     demand_adapters(host, "start the program first")?;
-    let (failed, answers) = domain::ask_to_fail(host, args.qpn, ifindex);
+    let (failed, answers) = domain::ask_to_fail(host, (args.qpn, ifindex), patience);
     if failed == 0 && answers.silent == 0 {
         return Err(Failure::new("there is no such queue pair that could fail")
             .remedy("ferriband status shows those that there are"));
     }
-    say(&format!("{failed} queue pairs failed"), &answers)
+    let what = format!("{failed} queue pairs failed");
+    Ok(Done::told(&what, answers))
 }

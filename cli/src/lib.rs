@@ -39,6 +39,7 @@ mod sdp;
 mod settings;
 mod sim;
 mod status;
+mod stop;
 mod tune;
 mod updown;
 mod verbs;

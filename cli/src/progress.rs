@@ -53,6 +53,11 @@ impl Progress {
         }
     }
 
+    /// Does something that writes to the terminal, beside the bar.
+    pub fn beside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
+    }
+
     /// Prints a line above the bar.
     pub fn note(&self, line: &str) {
         self.bar.suspend(|| complain!("{line}"));

@@ -18,6 +18,8 @@ mod heals;
 mod input;
 #[path = "mpi/launch.rs"]
 mod launch;
+#[path = "mpi/matrix.rs"]
+mod matrix;
 #[path = "mpi/pmi.rs"]
 mod pmi;
 

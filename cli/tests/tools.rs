@@ -5,6 +5,8 @@
 
 #[path = "../../ib/hca/tests/common/mod.rs"]
 mod common;
+#[path = "tools/plans.rs"]
+mod plans;
 
 use std::collections::BTreeSet;
 use std::ffi::CString;

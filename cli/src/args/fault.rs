@@ -1,8 +1,84 @@
 //! The command line of `ferriband fault`, as far as it is about more than packets.
 
-use super::parse_qpn;
-use clap::Args;
+use super::{JsonFlag, parse_qpn};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// What becomes of a link.
+#[derive(Subcommand, Clone)]
+pub enum LinkCommand {
+    /// No packet gets through: programs get PORT_ERR
+    Down {
+        /// The device.
+        device: String,
+    },
+    /// As it was: programs get PORT_ACTIVE
+    Up {
+        /// The device.
+        device: String,
+    },
+    /// Take the link down and bring it up again, several times
+    ///
+    /// Programs get PORT_ERR and PORT_ACTIVE each time. Interrupted, it leaves the link up.
+    #[command(after_help = "Examples:\n  ferriband fault link flap ferri_eth0\n  \
+        ferriband fault link flap ferri_eth0 --down 1ms --up 1s --times 100 --json")]
+    Flap(FlapArgs),
+}
+
+/// How a link flaps.
+#[derive(Args, Clone)]
+pub struct FlapArgs {
+    /// The device.
+    pub device: String,
+    /// How long it is down each time: a time such as 1ms, 2s or 1m.
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_span)]
+    pub down: Duration,
+    /// How long it is up in between.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_span)]
+    pub up: Duration,
+    /// How many times.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub times: u32,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// How a plan reads.
+pub const PLAN_WORDS: &str = "Carry out a file of faults, each at its time.\n\n\
+        A line is one of\n  \
+        at TIME COMMAND                      once, so long after the beginning\n  \
+        every TIME COMMAND                   again and again, first after that time\n  \
+        every TIME one of COMMAND | COMMAND  each time one of them, by the seed\n  \
+        for TIME                             how long the plan lasts\n  \
+        seed N                               what is drawn; 1 if nothing is said\n\
+        and # begins a comment. TIME is such as 500ms, 2s or 1m; COMMAND is one of `ferriband fault` \
+        without that name: add, clear, link, port-error, fatal, qp-error. One seed gives one order \
+        of events. A command that fails is printed, and the plan goes on; the exit status is 1 then. \
+        What the plan has set is cleared when it ends, also by Ctrl-C. It ends with the last program, too.";
+
+/// Which plan, and what becomes of it.
+#[derive(Args, Clone)]
+#[command(
+    after_help = "Example of a plan:\n  seed 7\n  at 500ms add drop --probability 0.3\n  \
+        at 2s clear all\n  \
+        every 2s one of qp-error --all | link flap ferri_eth0 --down 1ms --up 20ms --times 3\n  for 1m"
+)]
+pub struct PlanArgs {
+    /// The file; - for standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Another seed than the file's.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Print what would be done and when, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
 
 /// Which queue pairs fail.
 #[derive(Args, Clone)]

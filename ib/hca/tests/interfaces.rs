@@ -12,6 +12,7 @@ use common::memory::Kind;
 use common::namespace::run_with_devices;
 use common::party::*;
 use common::{eventually, process};
+use ferriband_admin::Counter;
 use ferriband_hca::*;
 use ferriband_transport::types::*;
 
@@ -116,6 +117,83 @@ fn a_port_goes_down_and_up_with_its_interface() {
         }
         assert!(ip("link set other up"));
         assert_eq!(next_event(&other), (AsyncKind::PortActive, 1));
+    });
+}
+
+#[test]
+fn a_port_goes_down_and_up_with_its_carrier() {
+    let name = "a_port_goes_down_and_up_with_its_carrier";
+    run_with_devices(name, "ferri_carrier", || {
+        if !make("carrier") {
+            return;
+        }
+        // without a time-out nothing else would have what is lost sent again
+        let endless = Setup {
+            timeout: 0,
+            ..SETUP
+        };
+        // SAFETY: this process has one thread yet that reads the environment.
+        unsafe { std::env::set_var("FERRIBAND_FAULTS", "drop opcode=rc-write-only count=1") };
+        let ctx = Context::open(0).unwrap();
+        let active = || ctx.query_port(1).unwrap().active;
+        let mut pair = Pair::alike(Party::here(), Party::here(), endless);
+        let lost = Ask::new(SendOpcode::RdmaWrite, 8, &pair.bi).id(1);
+        pair.a.post(&pair.ai, &lost);
+        pair.a.expect_quiet(&pair.ai, 30);
+        assert!(active());
+        // the other end goes, as a cable that is pulled: this one stays switched on
+        assert!(ip("link set pcarrier down"));
+        assert_eq!(next_event(&ctx), (AsyncKind::PortErr, 1));
+        assert!(!active(), "whoever hears of it sees it");
+        assert!(ip("link set pcarrier up"));
+        assert_eq!(next_event(&ctx), (AsyncKind::PortActive, 1));
+        assert!(active());
+        pair.a.expect(&pair.ai, 1, WcStatus::Success);
+        pair.exchange();
+    });
+}
+
+#[test]
+fn a_connection_goes_by_the_address_that_its_gid_has() {
+    let name = "a_connection_goes_by_the_address_that_its_gid_has";
+    run_with_devices(name, "ferri_moved", || {
+        if !make("moved") {
+            return;
+        }
+        let endless = Setup {
+            timeout: 0,
+            ..SETUP
+        };
+        let ctx = Context::open(0).unwrap();
+        let mut pair = Pair::alike(Party::here(), Party::here(), endless);
+        pair.exchange();
+        let strangers = || ctx.port_counters()[Counter::WrongSource as usize];
+        assert_eq!(strangers(), 0);
+        let changed = |change: &str| {
+            assert!(ip(change), "{change}");
+            assert_eq!(next_event(&ctx), (AsyncKind::GidChange, 1), "{change}");
+        };
+        // the peer's address stays one of this host, and the port has another
+        changed("addr del 10.77.0.1/24 dev moved");
+        assert!(ip("addr add 10.77.0.1/32 dev lo"));
+        changed("addr add 10.77.0.3/24 dev moved");
+        let lost = Ask::new(SendOpcode::RdmaWrite, 8, &pair.bi).id(1);
+        pair.a.post(&pair.ai, &lost);
+        eventually("packets to come from the new address", || strangers() > 0);
+        pair.a.expect_quiet(&pair.ai, 30);
+        assert!(ip("addr del 10.77.0.1/32 dev lo"));
+        changed("addr del 10.77.0.3/24 dev moved");
+        changed("addr add 10.77.0.1/24 dev moved");
+        pair.a.expect(&pair.ai, 1, WcStatus::Success);
+        pair.exchange();
+        // the way there is taken away and given back
+        assert!(ip("route del local 10.77.0.1 dev moved table local"));
+        pair.a.post(&pair.ai, &lost);
+        pair.a.expect_quiet(&pair.ai, 30);
+        assert!(ip(
+            "route add local 10.77.0.1 dev moved table local src 10.77.0.1"
+        ));
+        pair.a.expect(&pair.ai, 1, WcStatus::Success);
     });
 }
 

@@ -38,6 +38,11 @@ impl Timers {
         self.0[timer as usize].is_some()
     }
 
+    /// When it went off, if its time has come.
+    pub fn due(&self, timer: Timer, now: Instant) -> Option<Instant> {
+        self.0[timer as usize].filter(|at| *at <= now)
+    }
+
     /// Stops the timer and says true if its time has come.
     pub fn expire(&mut self, timer: Timer, now: Instant) -> bool {
         let due = self.0[timer as usize].is_some_and(|at| at <= now);

@@ -4,8 +4,9 @@
 
 use super::failed;
 use crate::args::{DumpFormat, FabricDumpArgs};
-use crate::dump::{Stop, time_of_day};
+use crate::dump::time_of_day;
 use crate::failure::Failure;
+use crate::stop::Stop;
 use ferriband_attach::ask::{Answer, Ask};
 use ferriband_attach::tap::{self, Tapped};
 use ferriband_attach::{AttachError, Link};

@@ -4,6 +4,7 @@
 //! Must not know: devices, objects, wires.
 
 pub mod channel;
+pub(crate) mod crowd;
 pub mod error;
 pub mod fork;
 pub(crate) mod incident;

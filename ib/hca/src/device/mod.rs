@@ -48,6 +48,7 @@ struct Face {
     asked_at: u64,
     /// It was deleted.
     gone: bool,
+    /// It is switched on and has a carrier.
     up: bool,
     mtu: u32,
     speed_mbps: u32,
@@ -397,7 +398,7 @@ impl Device {
             {
                 Some(interface) => {
                     face.gone = false;
-                    face.up = interface.up;
+                    face.up = interface.up && interface.carrier;
                     face.mtu = interface.mtu;
                     face.speed_mbps = interface.speed_mbps.unwrap_or(0);
                     let there = usable_addresses(interface);

@@ -12,7 +12,7 @@ use crate::lock;
 pub(crate) struct Seen {
     /// The interface was deleted.
     pub(crate) gone: bool,
-    /// It is switched on.
+    /// It is switched on and has a carrier.
     pub(crate) up: bool,
     /// The GID table.
     pub(crate) gids: Vec<Option<IpAddr>>,

@@ -349,9 +349,18 @@ impl Cq {
 
     /// Takes out the completions of a queue pair that is destroyed or reset.
     pub(crate) fn forget(&self, qpn: u32) {
+        self.keep(|done| done.qp_num != qpn);
+    }
+
+    /// Takes out what a queue pair had finished before it was flushed.
+    pub(crate) fn forget_finished(&self, qpn: u32) {
+        self.keep(|done| done.qp_num != qpn || done.status == WcStatus::WrFlushErr);
+    }
+
+    fn keep(&self, is_kept: impl Fn(&Completion) -> bool) {
         let mut ring = lock(&self.ring);
         // places of others stay as they are: a place is a number, not an index
-        ring.entries.retain(|entry| entry.completion.qp_num != qpn);
+        ring.entries.retain(|entry| is_kept(&entry.completion));
         self.shown
             .count
             .store(ring.entries.len() as u32, Ordering::Release);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use ferriband_memory::host::{Control, HOOK_PACKETS, Host, MSG_LOOK, PORT_STOPS};
+use ferriband_memory::host::{Control, HOOK_PACKETS, Host, MSG_LOOK, PORT_HARD, PORT_STOPS};
 use ferriband_transport::types::QpState;
 use ferriband_wire::fault::Rule;
 
@@ -20,6 +20,8 @@ const FAULTS_VARIABLE: &str = "FERRIBAND_FAULTS";
 /// A port's word counts failures that pass from this bit on, 24 bits, and final ones from the next.
 const ERRORS: std::ops::Range<u32> = 8..32;
 const FATALS_SHIFT: u32 = 32;
+/// Failures that pass of which a program hears one by one, at one look.
+const MOST_TOLD: u64 = 16;
 
 /// Bytes of the answer: the message's first byte, then from byte 4 on the number of connected queue pairs on the direct wire, and of
 /// those on packets.
@@ -63,6 +65,24 @@ pub(super) fn bring_faults(host: &Host) {
     }
 }
 
+/// What a program hears of a link that failed and came back so many times since it was last looked
+/// at. A link that is taken down counts as such when it comes back, so that none which was down for
+/// a moment is missed.
+fn tell_of_link(tell: impl Fn(AsyncKind), (mut up, is_up): (bool, bool), passed: u64) {
+    for _ in 0..passed.min(MOST_TOLD) {
+        if up {
+            tell(AsyncKind::PortErr);
+        }
+        tell(AsyncKind::PortActive);
+        up = true;
+    }
+    match (up, is_up) {
+        (true, false) => tell(AsyncKind::PortErr),
+        (false, true) => tell(AsyncKind::PortActive),
+        _ => {}
+    }
+}
+
 impl Engine {
     /// Tells programs of what has become of ports.
     fn look_at_ports(&self) {
@@ -79,21 +99,21 @@ impl Engine {
                     .iter()
                     .for_each(|context| context.raise(kind, PORT))
             };
-            match (old & PORT_STOPS, word & PORT_STOPS) {
-                (0, 0) if changed(ERRORS.start, ERRORS.end - ERRORS.start) => {
-                    tell(AsyncKind::PortErr);
-                    tell(AsyncKind::PortActive);
-                }
-                // the kernel's word is told by itself
-                (0, PORT_STOPS) if is_up() => tell(AsyncKind::PortErr),
-                (PORT_STOPS, 0) if is_up() => {
-                    tell(AsyncKind::PortActive);
+            // the kernel's word is told by itself
+            if is_up() {
+                let (was_up, is_up) = (old & PORT_STOPS == 0, word & PORT_STOPS == 0);
+                let passed = (word >> ERRORS.start).wrapping_sub(old >> ERRORS.start)
+                    & ((1 << (ERRORS.end - ERRORS.start)) - 1);
+                tell_of_link(tell, (was_up, is_up), passed);
+                if is_up && (!was_up || passed > 0) {
                     self.ask_by(ifindex);
                 }
-                _ => {}
             }
             if changed(FATALS_SHIFT, u64::BITS - FATALS_SHIFT) {
-                contexts.iter().for_each(|context| self.end_device(context));
+                let hard = word & PORT_HARD != 0;
+                for context in &contexts {
+                    self.end_device(context, hard);
+                }
             }
         }
     }
@@ -126,5 +146,36 @@ impl Engine {
         answer[8..12].copy_from_slice(&packets.to_le_bytes());
         // who does not wait for the answer does without
         let _ = control.send(&answer, &[]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    fn told(states: (bool, bool), passed: u64) -> String {
+        let told = RefCell::new(String::new());
+        let tell = |kind| {
+            told.borrow_mut()
+                .push(if kind == AsyncKind::PortErr { 'e' } else { 'a' })
+        };
+        tell_of_link(tell, states, passed);
+        told.into_inner()
+    }
+
+    #[test]
+    fn each_failure_of_a_link_is_told_however_late_it_is_looked() {
+        assert_eq!(told((true, true), 0), "");
+        assert_eq!(told((false, false), 0), "");
+        assert_eq!(told((true, false), 0), "e");
+        assert_eq!(told((false, true), 1), "a");
+        assert_eq!(told((true, true), 2), "eaea");
+        assert_eq!(told((true, false), 1), "eae");
+        assert_eq!(told((false, false), 2), "aeae");
+        assert_eq!(told((false, true), 2), "aea");
+        // who set it knew nothing of the count
+        assert_eq!(told((false, true), 0), "a");
+        assert_eq!(told((true, true), u64::MAX).len(), 32);
     }
 }

@@ -30,13 +30,17 @@ impl Engine {
     }
 
     /// The device has failed, as far as this context is concerned: everything is flushed, nothing
-    /// new can be made.
+    /// new can be made. `hard`: completions that were not taken are gone, but for those of flushed
+    /// requests.
     #[cold]
-    pub(super) fn end_device(&self, context: &Arc<OpenDevice>) {
+    pub(super) fn end_device(&self, context: &Arc<OpenDevice>, hard: bool) {
         context.fail();
         for qp in self.queue_pairs() {
             if Arc::ptr_eq(&qp.ctx, context) {
                 qp.break_down(false);
+                if hard {
+                    qp.forget_finished();
+                }
             }
         }
         context.raise(AsyncKind::DeviceFatal, 0);

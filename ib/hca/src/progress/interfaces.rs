@@ -1,5 +1,6 @@
-//! Ethernet ports follow the kernel: programs hear when an interface goes down or up, when its
-//! addresses change, and when it is deleted.
+//! Ethernet ports follow the kernel: programs hear when an interface goes down or up or loses its
+//! carrier, when its addresses change, and when it is deleted; and queue pairs go by the addresses
+//! and routes that there are.
 //!
 //! Owns: the socket on which the kernel tells of changes, and what programs were told last. The
 //! progress thread looks when something comes; nobody else ever does. Must not know what becomes of
@@ -59,21 +60,44 @@ impl Engine {
         let Interfaces { watch, told } = &self.progress.interfaces;
         let changes = watch.get().map(NetWatch::changes).unwrap_or_default();
         let mut news = Vec::new();
+        let mut others = Vec::new();
         for (index, told) in lock(told).iter_mut() {
             let Some(device) = by_index(*index) else {
                 continue;
             };
-            if !changes.has(device.info.ifindex) {
-                continue;
+            if changes.has(device.info.ifindex) {
+                let now = device.look_again();
+                if now != *told {
+                    let before = std::mem::replace(told, now.clone());
+                    news.push((device, before, now));
+                    continue;
+                }
             }
-            let now = device.look_again();
-            if now != *told {
-                let before = std::mem::replace(told, now.clone());
-                news.push((device, before, now));
-            }
+            others.push(device.info.ifindex);
         }
         for (device, before, now) in news {
+            if before.gids != now.gids {
+                self.renew_paths(device.info.ifindex);
+            }
             self.tell_of_interface(&device, &before, &now);
+        }
+        if changes.has_routes() {
+            others.sort_unstable();
+            others.dedup();
+            for ifindex in others {
+                self.renew_paths(ifindex);
+                self.ask_by(ifindex);
+            }
+        }
+    }
+
+    /// Addresses of an interface have changed, or routes: its queue pairs' packets go by what is
+    /// there.
+    fn renew_paths(&self, ifindex: u32) {
+        for qp in self.queue_pairs() {
+            if qp.ctx.device.info.ifindex == ifindex {
+                qp.renew_path();
+            }
         }
     }
 
@@ -88,7 +112,9 @@ impl Engine {
                 .for_each(|context| context.raise(kind, PORT));
         };
         if now.gone {
-            contexts.iter().for_each(|context| self.end_device(context));
+            for context in &contexts {
+                self.end_device(context, false);
+            }
             return;
         }
         let stopped = self.process.registry.port_word(ifindex) & PORT_STOPS != 0;

@@ -21,6 +21,7 @@ use ferriband_memory::wait;
 use ferriband_transport::direct::Words;
 use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING_SUMMARY};
 
+use crate::base::crowd;
 use crate::base::error::Error;
 use crate::objects::catch::Catch;
 use crate::objects::cq::CompChannel;
@@ -127,6 +128,7 @@ impl Engine {
     /// The machine is crowded: from now on polling programs sleep.
     #[cold]
     pub(super) fn crowd_seen(&self) {
+        crowd::seen(Engine::now().0);
         self.polls.naps.store(NAPS, Ordering::Relaxed);
         self.set_patience();
     }

@@ -35,4 +35,14 @@ impl Qp {
         // a forked child's has failed already, as far as the child is concerned
         self.change(&mut attr, &failed, QpAttrMask::STATE).is_ok()
     }
+
+    /// After that: what it had finished, and nobody has taken, is gone with the adapter. What comes
+    /// later was flushed.
+    #[cold]
+    pub(crate) fn forget_finished(&self) {
+        let extended = self.srq.as_ref().and_then(|srq| srq.xrc.as_ref());
+        let extended = extended.map(|(_, cq)| cq);
+        let all = self.send_cq.iter().chain(&self.recv_cq).chain(extended);
+        all.for_each(|cq| cq.forget_finished(self.qpn));
+    }
 }

@@ -29,7 +29,6 @@ use crate::qp::Qp;
 use crate::qp::adapter::Adapter;
 use crate::wire::packets::path::TxPath;
 use crate::wire::packets::{handling, run};
-use crate::wire::roce::ports::Spread;
 use crate::xrc::{self, TargetProxy};
 
 pub(crate) use self::incoming::Incoming;
@@ -39,14 +38,11 @@ use self::wait::Wait;
 mod asking;
 pub(super) mod incoming;
 mod owed;
+mod patience;
 mod post;
 mod report;
 mod transmit;
 mod wait;
-
-/// No try waits less for its answer, whatever was asked for. A peer in software has to get a processor to answer: on one that is
-/// busy it waits for several time slices, tens of milliseconds, and is as alive as ever. Losses do not wait for this timer.
-const TIMEOUT_FLOOR_NS: u64 = 100_000_000;
 
 /// What all queue pairs of a process may keep behind gaps: a few dozen windows.
 static HOLD: PerProcess<HoldBudget> = PerProcess::new(|| HoldBudget::new(64 << 20));
@@ -123,7 +119,7 @@ impl Qp {
             limits: self.limits(),
             tuning: Tuning {
                 datagram_mtu: self.ctx.device.port().mtu.bytes(),
-                timeout_floor_ns: TIMEOUT_FLOOR_NS,
+                timeout_floor_ns: patience::TIMEOUT_FLOOR_NS,
                 hold: Some(HOLD.get()),
                 list_gaps: true,
                 ..Tuning::default()
@@ -222,17 +218,7 @@ impl Qp {
             return Ok(());
         };
         if mask.contains(QpAttrMask::AV) {
-            let spread = match self.qp_type {
-                QpType::Uc => Spread::One,
-                _ => Spread::Reliable,
-            };
-            let path = TxPath::resolve(
-                &self.ctx.device,
-                &roce.ports,
-                &new.av,
-                (self.qpn, new.dest_qpn.0),
-                spread,
-            )?;
+            let path = self.connection_path(roce, &new.av, new.dest_qpn.0)?;
             side.sources[0] = Some(path.target());
             side.path = Some(path);
         }
@@ -356,7 +342,9 @@ impl Qp {
             return false;
         };
         self.armed_at.store(u64::MAX, Ordering::Release);
-        side.machine.handle_timeout(judged);
+        if side.machine.handle_timeout(judged) {
+            patience::end_try(&mut side.machine, judged);
+        }
         self.add_to_port(side);
         self.turn(adapter, side, Turn::Due, &mut Catch::nobody())
     }

@@ -21,6 +21,8 @@ pub const HOOK_PORTS: u32 = 8;
 pub const PORT_STOPS: u64 = 1;
 /// Bit of a port's word: its device is not there.
 pub const PORT_GONE: u64 = 2;
+/// Bit of a port's word: when its device fails, what programs have not taken is gone.
+pub const PORT_HARD: u64 = 4;
 
 /// 64-bit words of a fault rule that are the adapter's.
 pub const FAULT_WORDS: usize = 14;

@@ -43,7 +43,7 @@ mod xrc;
 
 pub use admin::{
     FAULT_WORDS, FaultRule, HOOK_CAPTURE, HOOK_FAULTS, HOOK_PACKETS, HOOK_PORTS, Hooks, PORT_GONE,
-    PORT_STOPS,
+    PORT_HARD, PORT_STOPS,
 };
 pub use blocks::BlockKind;
 pub use connections::{CONNECTION_WORDS, ConnectionClaim, Inherited};

@@ -267,6 +267,15 @@ impl Frames {
         state.leave(to, time + put_off);
     }
 
+    /// Routes have changed: each way is asked for anew.
+    #[cold]
+    pub fn forget(&self) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.ways.clear();
+        state.none.clear();
+        state.links.clear();
+    }
+
     /// The kernel cuts frames of UDP apart (Linux 6.2).
     #[cfg(test)]
     pub fn cuts(&self) -> bool {

@@ -70,22 +70,29 @@ pub fn netdevs() -> Result<Vec<Netdev>, Error> {
     Err(last)
 }
 
-/// A descriptor that becomes readable when interfaces or addresses change. A forked child has none.
+/// A descriptor that becomes readable when interfaces, addresses or routes change. A forked child
+/// has none.
 #[derive(Debug)]
 pub struct NetWatch(ForkFd);
 
-/// Which interfaces have changed, or their addresses.
+/// Which interfaces have changed, or their addresses; and whether routes have.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NetChanges {
     /// More happened than the kernel could keep: it may be any.
     all: bool,
     of: BTreeSet<u32>,
+    routes: bool,
 }
 
 impl NetChanges {
     /// False if nothing has changed.
     pub fn any(&self) -> bool {
-        self.all || !self.of.is_empty()
+        self.all || self.routes || !self.of.is_empty()
+    }
+
+    /// True if some way may lead elsewhere.
+    pub fn has_routes(&self) -> bool {
+        self.all || self.routes
     }
 
     /// True if the interface of this number may have changed.
@@ -97,9 +104,10 @@ impl NetChanges {
     /// interface's number in their second word.
     fn read(&mut self, bytes: &[u8]) {
         for message in Messages(bytes) {
-            match word(message.body, 4) {
-                Some(ifindex) => _ = self.of.insert(ifindex),
-                None => self.all = true,
+            match (message.kind, word(message.body, 4)) {
+                (RTM_NEWROUTE | RTM_DELROUTE, _) => self.routes = true,
+                (_, Some(ifindex)) => _ = self.of.insert(ifindex),
+                (_, None) => self.all = true,
             }
         }
     }
@@ -155,8 +163,10 @@ const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
-/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR.
-const GROUPS: u32 = 0x001 | 0x010 | 0x100;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
+/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE.
+const GROUPS: u32 = 0x001 | 0x010 | 0x040 | 0x100 | 0x400;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;

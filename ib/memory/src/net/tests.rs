@@ -933,10 +933,27 @@ fn interfaces_are_listed_with_their_addresses_and_changes_are_told() {
             libc::SIOCSIFMTU
         }));
         let readable = rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN);
-        assert_eq!(rustix::event::poll(&mut [readable], None).unwrap(), 1);
+        assert_eq!(
+            rustix::event::poll(&mut [readable.clone()], None).unwrap(),
+            1
+        );
         let changes = watch.changes();
         assert!(changes.has(lo.ifindex) && !changes.has(lo.ifindex + 1));
         assert!(!watch.changes().any());
+        let ip = |words: &str| {
+            let mut ip = std::process::Command::new("ip");
+            let status = ip.args(words.split_whitespace()).status();
+            status.is_ok_and(|status| status.success())
+        };
+        // a route belongs to no interface
+        if ip("route add blackhole 10.78.0.0/16") {
+            assert_eq!(
+                rustix::event::poll(&mut [readable.clone()], None).unwrap(),
+                1
+            );
+            let changes = watch.changes();
+            assert!(changes.has_routes() && !changes.has(lo.ifindex));
+        }
         assert_eq!(
             netdevs().unwrap().iter().find(|d| d.loopback).unwrap().mtu,
             9000

@@ -243,6 +243,11 @@ impl TxPort {
         self.send_plain(to, bytes, segment).map(copied)
     }
 
+    /// Addresses or routes have changed: no frame goes by a way of before.
+    pub fn forget_ways(&self) {
+        self.frames.forget();
+    }
+
     /// `to` seems not to understand what is sent from here.
     pub fn doubt(&self, to: &SocketAddr) {
         if let SocketAddr::V4(to) = to {

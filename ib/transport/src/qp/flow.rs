@@ -191,7 +191,7 @@ impl QueuePair {
     /// What the requester's outcome means for the queue pair.
     fn settle(&mut self, outcome: Outcome) -> Result<(), Drop> {
         match outcome {
-            Outcome::Continue => self.tell_if_drained(),
+            Outcome::Continue | Outcome::TryOver => self.tell_if_drained(),
             Outcome::Dropped(reason) => return Err(reason),
             Outcome::Failed => self.enter_error(None, false),
             Outcome::Exhausted if self.attr.path_mig_state == MigState::Armed => {
@@ -212,14 +212,40 @@ impl QueuePair {
         Ok(())
     }
 
-    /// A deadline of [`QueuePair::poll_timeout`] has come (or not: early calls do nothing).
-    pub fn handle_timeout(&mut self, now: Instant) {
+    /// A deadline of [`QueuePair::poll_timeout`] has come (or not: early calls do nothing). True if
+    /// a try is over that may have been too short: [`QueuePair::end_try`] is to be called. That is
+    /// so with a [`crate::Tuning::timeout_floor_ns`] alone.
+    pub fn handle_timeout(&mut self, now: Instant) -> bool {
         let (ctx, heard) = (context!(self), self.last_heard);
-        if let Sender::Reliable(requester) = &mut self.sender {
-            let outcome = requester.handle_timeout(now, &ctx, heard);
+        let Sender::Reliable(requester) = &mut self.sender else {
+            return false;
+        };
+        match requester.handle_timeout(now, &ctx, heard) {
+            Outcome::TryOver => true,
+            outcome => {
+                // No packet, so nothing is dropped.
+                let _ = self.settle(outcome);
+                false
+            }
+        }
+    }
+
+    /// The try that is over goes on, once, as if no try waited less than `least_ns`, or than
+    /// [`crate::Tuning::timeout_floor_ns`] doubled by each try before it, up to `most_ns`; true. Where it
+    /// has lasted so long it has gone unanswered.
+    #[cold]
+    pub fn end_try(&mut self, now: Instant, least_ns: u64, most_ns: u64) -> bool {
+        let ctx = context!(self);
+        let Sender::Reliable(requester) = &mut self.sender else {
+            return false;
+        };
+        let goes_on = requester.go_on(now, &ctx, (least_ns, most_ns));
+        if !goes_on {
+            let outcome = requester.end_try(now);
             // No packet, so nothing is dropped.
             let _ = self.settle(outcome);
         }
+        goes_on
     }
 
     /// The link was down and is back: the next request that [`QueuePair::poll_request`] gives asks

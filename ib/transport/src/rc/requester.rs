@@ -38,6 +38,8 @@ pub(crate) enum Outcome {
     Failed,
     /// Retries are used up: migrate the path, or fail the request at the head.
     Exhausted,
+    /// A try is over that may have been too short: [`Requester::go_on`] or [`Requester::end_try`].
+    TryOver,
 }
 
 /// What the transmit side has to offer.
@@ -87,6 +89,8 @@ impl Reads {
 pub(super) struct Tries {
     pub retries_left: u8,
     pub rnr_left: u8,
+    /// Until when the last try that was over goes on: it does so once.
+    pub goes_on_until: Instant,
 }
 
 /// What went without a request for an acknowledgement.

@@ -38,11 +38,11 @@ impl Requester {
     ) -> Outcome {
         // After the RNR wait, poll_transmit simply goes on from where the refusal put it.
         self.timers.expire(Timer::Rnr, now);
-        if self.timers.expire(Timer::Ack, now) {
-            self.log.counters.timeouts += 1;
-            self.log.journal.note(now, Cause::Timeout, self.at.una);
-            self.flow.timed_out(self.at.next);
-            return self.retry();
+        if self.timers.due(Timer::Ack, now).is_some() {
+            return match ctx.tuning.timeout_floor_ns {
+                0 => self.end_try(now),
+                _ => Outcome::TryOver,
+            };
         }
         if self.timers.expire(Timer::Silence, now) && self.cur_psn() != self.at.una {
             let goes_on = self.silence_goes_on(now, ctx, heard);
@@ -57,6 +57,44 @@ impl Requester {
             }
         }
         Outcome::Continue
+    }
+
+    /// A try has gone unanswered.
+    #[cold]
+    pub fn end_try(&mut self, now: Instant) -> Outcome {
+        self.timers.stop(Timer::Ack);
+        self.log.counters.timeouts += 1;
+        self.log.journal.note(now, Cause::Timeout, self.at.una);
+        self.flow.timed_out(self.at.next);
+        self.retry()
+    }
+
+    /// A try that is over by `now` goes on, once, as long as if it had begun with a time-out of
+    /// `least_ns`, or with the floor doubled by each try before it, up to `most_ns`. The peer is
+    /// asked meanwhile. True if it does.
+    #[cold]
+    pub fn go_on(
+        &mut self,
+        now: Instant,
+        ctx: &Context<'_>,
+        (least_ns, most_ns): (u64, u64),
+    ) -> bool {
+        let over = self.timers.due(Timer::Ack, now);
+        let Some((at, asked_for)) = over.zip(ack_timeout_ns(ctx.attr.timeout)) else {
+            return false;
+        };
+        let floor = ctx.tuning.timeout_floor_ns;
+        let used = ctx.attr.retry_cnt.saturating_sub(self.tries.retries_left);
+        let doubled = floor.saturating_mul(1 << used.min(16));
+        let wanted = doubled.min(most_ns).max(least_ns);
+        let until = at.plus_ns(wanted.saturating_sub(asked_for.max(floor)));
+        if at == self.tries.goes_on_until || until <= now {
+            return false;
+        }
+        self.tries.goes_on_until = until;
+        self.timers.set(Timer::Ack, until);
+        self.ask_now();
+        true
     }
 
     /// The link was down and is back: what is not acknowledged is asked for at once.

@@ -167,6 +167,67 @@ fn i10_the_ack_timer_runs_retry_cnt_times_and_then_the_request_fails() {
     );
 }
 
+/// A peer that never answers: how long each try of a request lasts, in milliseconds, where none is
+/// shorter than 8 ms, each may be twice as long as the one before up to 100 ms, and `least` ms are
+/// wanted of all.
+fn tries_of(attr: fn(&mut QpAttr), least: u64) -> Vec<u64> {
+    const MS: u64 = 1_000_000;
+    let mut setup = Setup { attr, ..RC };
+    (setup.tuning.timeout_floor_ns, setup.tuning.silence_ns) = (8 * MS, 200_000);
+    let mut pair = Pair::new(setup);
+    pair.ends[0].post(1, SendOpcode::RdmaWrite, 9);
+    let (mut tries, mut begun) = (Vec::new(), pair.now);
+    pair.exchange(&mut |_, _| 0);
+    while pair.ends[0].statuses().is_empty() {
+        pair.now = pair.ends[0].qp.poll_timeout().unwrap();
+        let now = pair.now;
+        let qp = &mut pair.ends[0].qp;
+        if qp.handle_timeout(now) && !qp.end_try(now, least * MS, 100 * MS) {
+            tries.push((now.0 - begun.0) / MS);
+            begun = now;
+        }
+        pair.exchange(&mut |_, _| 0);
+    }
+    assert_eq!(pair.ends[0].statuses(), [(1, WcStatus::RetryExcErr)]);
+    tries
+}
+
+#[test]
+fn tries_last_longer_for_a_peer_that_may_have_to_wait_for_a_processor() {
+    let brief = |attr: &mut QpAttr| (attr.timeout, attr.retry_cnt) = (1, 6);
+    assert_eq!(tries_of(brief, 0), [8, 16, 32, 64, 100, 100, 100]);
+    assert_eq!(tries_of(brief, 100), [100; 7]);
+    let longer = |attr: &mut QpAttr| (attr.timeout, attr.retry_cnt) = (14, 6);
+    assert_eq!(tries_of(longer, 0), [67, 67, 67, 67, 100, 100, 100]);
+    let long = |attr: &mut QpAttr| (attr.timeout, attr.retry_cnt) = (18, 1);
+    assert_eq!(tries_of(long, 100), [1073; 2]);
+}
+
+#[test]
+fn a_try_that_goes_on_is_used_up_by_no_answer_alone() {
+    const MS: u64 = 1_000_000;
+    let mut setup = Setup {
+        attr: |attr| (attr.timeout, attr.retry_cnt) = (1, 1),
+        ..RC
+    };
+    setup.tuning.timeout_floor_ns = 8 * MS;
+    let mut pair = Pair::new(setup);
+    pair.ends[0].post(1, SendOpcode::RdmaWrite, 9);
+    pair.exchange(&mut |_, _| 0);
+    pair.now = pair.ends[0].qp.poll_timeout().unwrap();
+    let now = pair.now;
+    let qp = &mut pair.ends[0].qp;
+    assert!(!qp.handle_timeout(Instant(now.0 - 1)), "not over yet");
+    assert!(qp.handle_timeout(now));
+    assert!(qp.end_try(now, 100 * MS, 100 * MS));
+    assert!(!qp.handle_timeout(now), "it goes on");
+    // it asks at once, and the peer answers: no try was used up
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(1, OK)]);
+    assert_eq!(pair.ends[0].qp.counters().timeouts, 0);
+    assert_eq!(pair.now, now);
+}
+
 #[test]
 fn i10_a_refusal_for_want_of_a_receive_restores_the_retries() {
     let mut pair = Pair::new(Setup {

@@ -109,6 +109,25 @@ impl TxPath {
         }
     }
 
+    /// The address that its packets come from, if it is one of the kernel's.
+    pub fn source(&self) -> Option<IpAddr> {
+        match &self.carrier {
+            Carrier::Udp { headers, .. } => Some(match &headers.ip {
+                RoceIp::V4(ip) => IpAddr::V4(ip.source),
+                RoceIp::V6(ip) => address_of(&ip.sgid),
+            }),
+            Carrier::Host(_) => None,
+        }
+    }
+
+    /// Addresses or routes have changed: what was learnt of the way goes.
+    #[cold]
+    pub fn forget_way(&self) {
+        if let Carrier::Udp { port, .. } = &self.carrier {
+            port.forget_ways();
+        }
+    }
+
     /// Something speaks for it that the peer does not understand what is sent.
     #[cold]
     pub fn doubt(&self) {

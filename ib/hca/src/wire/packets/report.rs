@@ -1,28 +1,23 @@
 //! A path in the words of whoever runs the program, and what was said of packets on it.
 
-use std::net::IpAddr;
-
 use ferriband_admin::PathReport;
 use ferriband_memory::net::{Trouble, TroubleKind};
-use ferriband_wire::RoceIp;
 
 use super::path::{Carrier, TxPath};
-use crate::device::address_of;
 
 impl TxPath {
     /// The path as whoever runs the program knows it, but for its interface.
     pub fn report(&self) -> PathReport {
-        let (port, headers) = match &self.carrier {
-            Carrier::Udp { port, headers, .. } => (port, headers),
+        let port = match &self.carrier {
+            Carrier::Udp { port, .. } => port,
             Carrier::Host(path) => return path.report(),
         };
-        let source = match &headers.ip {
-            RoceIp::V4(ip) => IpAddr::V4(ip.source),
-            RoceIp::V6(ip) => address_of(&ip.sgid),
-        };
+        let source = self
+            .source()
+            .map_or(String::new(), |source| source.to_string());
         let about_us = |trouble: &Trouble| trouble.destination == self.target();
         PathReport {
-            source: source.to_string(),
+            source,
             destination: self.target().to_string(),
             source_port: port.port(),
             troubles: port

@@ -1,4 +1,5 @@
-//! Signals that end a capture: they set a flag, so that what was captured is written and the adapters are told.
+//! Signals that end what runs: they set a flag, so that what is under way is finished in order (what was captured is written,
+//! what was set is cleared).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

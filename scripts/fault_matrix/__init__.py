@@ -1,0 +1,1 @@
+"""The matrix of faults: what scripts/faults is made of."""

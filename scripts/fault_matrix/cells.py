@@ -1,0 +1,181 @@
+"""A cell of the matrix of faults: two hosts, a job of two ranks, and what happens to it meanwhile.
+
+Owns: network namespaces, processes, and the end of all of them. Must not know which cells there are (rows.py), nor how results
+are shown.
+"""
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+from fault_matrix.rows import DEVICES, HERE, THERE, steps_of
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SOURCE = os.path.join(TOP, "scripts/fault_matrix/messages.c")
+ADDRESSES = {HERE: "10.99.0.1", THERE: "10.99.0.2"}
+# Messages go on for so long behind the fault, in seconds.
+AFTERWARDS = 1.5
+# A job that does not begin, or does not end so long after its time, hangs.
+PATIENCE = 60
+STATUS = {0: "healed", 3: "wrong", 4: "lost"}
+
+
+def dies_with_us():
+    """In a child: it ends when the script does, however that ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+class CannotRun(Exception):
+    """No cell can be run here."""
+
+
+class Hosts:
+    """Two network namespaces that a veth joins."""
+
+    def __init__(self):
+        self.holders = {}
+        own = os.readlink("/proc/self/ns/net")
+        try:
+            for end in DEVICES:
+                self.holders[end] = subprocess.Popen(["unshare", "-n", "sleep", "1d"], preexec_fn=dies_with_us)
+            for end in DEVICES:
+                deadline = time.monotonic() + 10
+                while os.readlink(f"/proc/{self.holders[end].pid}/ns/net") == own:
+                    if time.monotonic() > deadline or self.holders[end].poll() is not None:
+                        raise CannotRun("no network namespace of its own")
+                    time.sleep(0.01)
+            pids = [str(self.holders[end].pid) for end in (HERE, THERE)]
+            self.must("ip", "link", "add", HERE, "netns", pids[0], "type", "veth", "peer", "name", THERE, "netns", pids[1])
+            for end, address in ADDRESSES.items():
+                self.must_in(end, "ip", "link", "set", "lo", "up")
+                self.must_in(end, "ip", "addr", "add", f"{address}/24", "dev", end)
+                self.must_in(end, "ip", "link", "set", end, "up")
+        except BaseException:
+            self.close()
+            raise
+
+    def net(self, end):
+        return f"/proc/{self.holders[end].pid}/ns/net"
+
+    def inside(self, end, *command):
+        return ["nsenter", f"--net={self.net(end)}", *command]
+
+    @staticmethod
+    def must(*command):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CannotRun(f"{' '.join(command)}: {done.stderr.strip()}")
+
+    def must_in(self, end, *command):
+        self.must(*self.inside(end, *command))
+
+    def close(self):
+        for holder in self.holders.values():
+            holder.kill()
+            holder.wait()
+        self.holders = {}
+
+
+def compiled(libraries, into):
+    """messages.c, compiled."""
+    program = os.path.join(into, "messages")
+    mpicc = os.path.join(libraries, "bin/mpicc")
+    if not os.path.exists(mpicc):
+        raise CannotRun(f"no {mpicc}: make build")
+    done = subprocess.run([mpicc, "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, SOURCE], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotRun(f"{SOURCE} does not compile:\n{done.stderr}")
+    return program
+
+
+class Cell:
+    """One row in one column."""
+
+    def __init__(self, row, column, seed):
+        self.row, self.column, self.seed = row, column, seed
+        self.result, self.seconds, self.worst_ms, self.heals, self.said = "", 0.0, None, None, ""
+        self.command = []
+
+    def run(self, ferriband, program):
+        """Runs it; afterwards nothing of it is left."""
+        began = time.monotonic()
+        scratch = tempfile.mkdtemp(prefix="faults-")
+        hosts, job, tools = Hosts(), None, []
+        try:
+            seconds = self.row.lasts + AFTERWARDS
+            self.command = [
+                ferriband, "mpirun", "-n", "2", "--netns", f"{hosts.net(HERE)},{hosts.net(THERE)}", *self.column.options,
+                program, str(seconds), scratch, *map(str, self.column.kind),
+            ]
+            job = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                preexec_fn=dies_with_us,
+            )
+            heard = []
+            reader = threading.Thread(target=lambda: heard.extend(job.communicate()))
+            reader.start()
+            ranks = self.wait_for_ranks(job, scratch)
+            if ranks:
+                self.let_it_happen(hosts, ferriband, ranks, tools)
+                reader.join(seconds + PATIENCE)
+            is_over = not reader.is_alive()
+            if not is_over:
+                os.killpg(job.pid, signal.SIGKILL)
+                reader.join()
+            self.judge(is_over, job.returncode, *heard)
+        finally:
+            for tool in tools:
+                tool.send_signal(signal.SIGINT)
+                tool.wait()
+            if job is not None and job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+                job.wait()
+            hosts.close()
+            shutil.rmtree(scratch, ignore_errors=True)
+            self.seconds = time.monotonic() - began
+
+    @staticmethod
+    def wait_for_ranks(job, scratch):
+        """The process numbers of the ranks, once messages go; none if the job ends or hangs before."""
+        deadline = time.monotonic() + PATIENCE
+        while job.poll() is None and time.monotonic() < deadline:
+            try:
+                return [int(open(os.path.join(scratch, f"rank.{rank}"), encoding="ascii").read()) for rank in range(2)]
+            except FileNotFoundError:
+                time.sleep(0.01)
+        return []
+
+    def let_it_happen(self, hosts, ferriband, ranks, tools):
+        for place, what in steps_of(self.row, self.seed):
+            if place in DEVICES:
+                tool = subprocess.Popen(
+                    hosts.inside(place, ferriband, "fault", "plan", "-"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL, text=True, preexec_fn=dies_with_us,
+                )
+                tool.stdin.write(what)
+                tool.stdin.close()
+                tools.append(tool)
+            elif place == "ip":
+                hosts.must_in(HERE, "ip", *what.split())
+            elif place == "sleep":
+                time.sleep(what)
+            else:
+                os.kill(ranks[what], getattr(signal, f"SIG{place}"))
+
+    def judge(self, is_over, status, out, err):
+        found = re.search(r"rounds \d+ worst_ms ([\d.]+) heals (\d+)", out)
+        if found:
+            self.worst_ms, self.heals = float(found[1]), int(found[2])
+        self.said = "" if status == 0 else err.strip()
+        if not is_over:
+            self.result = "hung"
+        elif status == 0 and not found:
+            self.result, self.said = "wrong", "the job ends well and says nothing"
+        else:
+            self.result = STATUS.get(status, "lost")

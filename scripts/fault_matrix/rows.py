@@ -1,0 +1,181 @@
+"""Rows and columns of the matrix of faults, and which cells are not built yet (docs/design/heal.md, section 8, has the landings).
+
+Owns: what happens in a row, and which program is a column. A row is one line of ROWS, a column one of COLUMNS. Must not know how
+a cell is run (cells.py).
+"""
+
+import random
+import re
+from dataclasses import dataclass, field
+
+# The interfaces of the two hosts, and their devices.
+HERE, THERE = "va", "vb"
+DEVICES = {HERE: "ferri_va", THERE: "ferri_vb"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A program with arguments, as two ranks on two hosts."""
+
+    name: str
+    # arguments of messages.c behind the seconds and the directory
+    kind: list
+    # options of mpirun
+    options: list = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A fault. `steps` makes of random numbers what is done: pairs of a place and a command.
+
+    A place is an interface, on whose host `ferriband fault plan` gets the text; "ip" runs ip(8) on the first host; a signal's name
+    goes to the rank of that number.
+    """
+
+    name: str
+    # how long it lasts, in seconds: messages go on for some more
+    lasts: float
+    steps: object
+    # what is to become of the job: it goes on, or it ends
+    wanted: str = "healed"
+
+
+def set_of(name, value):
+    return ["--set", f"{name}={value}"]
+
+
+SHORT, LONG = 64 << 10, 1 << 20
+
+COLUMNS = [
+    Column("8 B", ["each", 8]),
+    Column("window of 1 KiB", ["row", 1 << 10, 16]),
+    Column("bundles of 8 B", ["row", 8, 40]),
+    Column("64 KiB by lane", ["row", SHORT, 4], set_of("rndv", "auto")),
+    Column("64 KiB by RGet", ["row", SHORT, 4], set_of("rndv", "get")),
+    Column("64 KiB by RPut", ["row", SHORT, 4], set_of("rndv", "put")),
+    Column("1 MiB by lane", ["row", LONG, 2], set_of("rndv", "auto")),
+    Column("1 MiB by RGet", ["row", LONG, 2], set_of("rndv", "get")),
+    Column("1 MiB by RPut", ["row", LONG, 2], set_of("rndv", "put")),
+    Column("gaps", ["gaps", SHORT]),
+    Column("allreduce", ["sum", SHORT]),
+    Column("alltoall", ["all", SHORT]),
+]
+
+
+def flap(where, down, up="20ms", times=1):
+    """A link goes down some time within the first half second."""
+
+    def steps(rng):
+        at = rng.randrange(500)
+        return [(where, f"at {at}ms link flap {DEVICES[where]} --down {down} --up {up} --times {times}\n")]
+
+    return steps
+
+
+def rules(lasts, *words):
+    """Rules on the first host's device, for a time."""
+
+    def steps(_):
+        lines = [f"at 0 add {word} --device {DEVICES[HERE]}\n" for word in words]
+        return [(HERE, "".join(lines) + f"for {lasts}\n")]
+
+    return steps
+
+
+def queue_pairs(rng):
+    """Queue pairs of either host fail, five times."""
+    places = [rng.choice([HERE, THERE]) for _ in range(5)]
+    steps = []
+    for where in DEVICES:
+        times = [100 + 200 * at + rng.randrange(150) for at, place in enumerate(places) if place == where]
+        if times:
+            steps.append((where, "".join(f"at {at}ms qp-error --device {DEVICES[where]}\n" for at in times)))
+    return steps
+
+
+def fatal(words):
+    def steps(rng):
+        return [(HERE, f"at {rng.randrange(500)}ms fatal {DEVICES[HERE]} {words}\nfor 1m\n")]
+
+    return steps
+
+
+def moved(_):
+    """The interface goes down and comes back with another address."""
+    return [
+        ("ip", f"link set {HERE} down"),
+        ("ip", f"addr flush dev {HERE}"),
+        ("ip", f"addr add 10.99.0.7/24 dev {HERE}"),
+        ("ip", f"link set {HERE} up"),
+    ]
+
+
+def deleted(_):
+    """The interface is deleted, and with it the other end of its veth."""
+    return [("ip", f"link del {HERE}")]
+
+
+def stopped(rng):
+    rank = rng.randrange(2)
+    return [("STOP", rank), ("sleep", 10), ("CONT", rank)]
+
+
+def killed(rng):
+    return [("KILL", rng.randrange(2))]
+
+
+ROWS = [
+    Row("nothing", 0, lambda _: []),
+    Row("link down for 1 ms, here", 0.5, flap(HERE, "1ms")),
+    Row("link down for 1 ms, there", 0.5, flap(THERE, "1ms")),
+    Row("link down for 1 s, here", 1.5, flap(HERE, "1s")),
+    Row("link down for 1 s, there", 1.5, flap(THERE, "1s")),
+    Row("link flaps 20 times", 2, flap(HERE, "5ms", "60ms", 20)),
+    Row("30 % of packets are lost each way, 10 s", 10, rules("10s", "drop --probability 0.3")),
+    Row("one way dead for 3 s", 3, rules("3s", "drop --direction rx")),
+    Row(
+        "duplicates, reordering, corruption together",
+        3,
+        rules("3s", "duplicate --probability 0.05", "reorder --probability 0.05", "corrupt --probability 0.05"),
+    ),
+    Row("queue pairs fail", 1.5, queue_pairs),
+    Row("another address after a flap", 1, moved),
+    Row("device fails for 2 s", 2.5, fatal("--for 2s")),
+    Row("device fails for good", 1, fatal("--gone")),
+    Row("interface deleted", 1, deleted),
+    Row("a rank is stopped for 10 s", 10, stopped),
+    Row("a rank is killed", 0.5, killed, wanted="lost"),
+]
+
+# Columns whose messages are long.
+LONG_ONES = "[0-9] [KM]iB by|gaps|allreduce|alltoall"
+
+# Cells that cannot pass yet: row, pattern in the column's name, what is missing. They are run all the same.
+NOT_BUILT = [
+    ("queue pairs fail", LONG_ONES, "landing 5: a long message that is on its way is lost with its connection"),
+    ("another address after a flap", "", "landing 8: a far peer that falls silent is lost before anybody asks it"),
+    ("device fails for 2 s", "", "landing 7: a device is not opened anew"),
+    ("device fails for good", "", "landing 7: there is no second device to move to"),
+    ("interface deleted", "", "landing 7: there is no second device to move to"),
+]
+
+# What `make test` runs: the row, the column.
+SMALL = [
+    ("link down for 1 ms, here", "8 B"),
+    ("link down for 1 ms, there", "64 KiB by lane"),
+    ("link flaps 20 times", "window of 1 KiB"),
+    ("one way dead for 3 s", "bundles of 8 B"),
+    ("duplicates, reordering, corruption together", "1 MiB by lane"),
+    ("queue pairs fail", "8 B"),
+    ("a rank is killed", "8 B"),
+]
+
+
+def missing(row, column):
+    """What a cell lacks; None if it has to pass."""
+    return next((why for name, pattern, why in NOT_BUILT if name == row.name and re.search(pattern, column.name)), None)
+
+
+def steps_of(row, seed):
+    """What is done in a cell: the same for one seed."""
+    return row.steps(random.Random(f"{row.name} {seed}"))
