@@ -7,7 +7,7 @@
 use crate::boundary::{Failure, Negated, entry};
 use crate::context::any_adapter;
 use crate::device::{self, Device};
-use crate::query::{DEVICE_CAPS, port_cap_flags, states};
+use crate::query::{device_caps, port_cap_flags, states};
 use ferriband_admin::Counter;
 use ferriband_hca::{LinkLayer, PortAttr, limits};
 use message::{Header, Message, attributes};
@@ -201,7 +201,7 @@ fn about_device(message: Message, device: &Device) -> Vec<u8> {
     let protocol = if is_ethernet(device) { "roce" } else { "ib" };
     of_device(message, device)
         .u32(attr::PORT_INDEX, limits::PORTS.into())
-        .u64(attr::CAP_FLAGS, DEVICE_CAPS.into())
+        .u64(attr::CAP_FLAGS, device_caps(is_ethernet(device)).into())
         .text(attr::FW_VERSION, env!("CARGO_PKG_VERSION"))
         .u64(attr::NODE_GUID, info.guid.0)
         .u64(attr::SYS_IMAGE_GUID, info.system_guid.0)
@@ -230,7 +230,7 @@ fn about_port(message: Message, device: &'static Device, port: u8) -> Result<Vec
             .u64(attr::SUBNET_PREFIX, subnet_prefix(device))
             .u32(attr::LID, now.lid.0.into())
             .u32(attr::SM_LID, now.sm_lid.0.into())
-            .u8(attr::LMC, 0)
+            .u8(attr::LMC, now.lmc)
     };
     let message = message
         .u8(attr::PORT_STATE, state)

@@ -398,7 +398,8 @@ fn of_port(device: &'static Device, hca: &'static hca::Device, port: u8, rest: &
         ["link_layer"] => text("InfiniBand"),
         ["rate"] => text(rate_text(width_and_speed(&attr))),
         [which @ ("lid" | "sm_lid")] => lid(device, port, *which == "lid"),
-        ["lid_mask_count" | "sm_sl"] => text("0"),
+        ["lid_mask_count"] => text(attr.lmc.to_string()),
+        ["sm_sl"] => text("0"),
         ["gids"] => numbered(Kind::File, attr.gid_table),
         ["gids", number] => {
             let index = entry(number, attr.gid_table)?;

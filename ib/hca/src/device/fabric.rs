@@ -10,7 +10,7 @@ mod services;
 mod way;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 
 use ferriband_attach::ask::{Adapter, AdapterPort, Answer, Ask};
 use ferriband_attach::{AttachError, HostName, Link};
@@ -32,6 +32,9 @@ const PKEYS: usize = 32;
 /// The port's P_Key table: what was told of it last.
 static PKEY_TABLE: [AtomicU16; PKEYS] = [const { AtomicU16::new(0) }; PKEYS];
 
+/// The port's LMC, 3 bits: what was told of it last.
+static LMC: AtomicU8 = AtomicU8::new(0);
+
 /// This process is attached, and hears of changes of that table.
 static IS_TOLD: PerProcess<AtomicBool> = PerProcess::new(|| AtomicBool::new(false));
 
@@ -41,19 +44,14 @@ pub(crate) fn host() -> Option<&'static HostName> {
     HOST.get_or_init(HostName::of_environment).as_ref()
 }
 
+/// True on a host of a live fabric.
+pub fn is_host() -> bool {
+    host().is_some()
+}
+
 /// The label of its registry.
 pub fn label() -> String {
-    let Some(host) = host() else {
-        return String::new();
-    };
-    // FNV-1a: other hosts get other labels, but for one in 2^64 pairs
-    let hash = host
-        .to_string()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
-    format!("fabric-{hash:016x}")
+    host().map(HostName::registry_label).unwrap_or_default()
 }
 
 /// What the fabric says of the adapter, as it was a moment ago.
@@ -69,7 +67,15 @@ pub(crate) fn adapter() -> Option<Adapter> {
         let answer = Link::dial(&host.fabric).and_then(|link| link.ask(&ask));
         known.0 = now;
         known.1 = match answer {
-            Ok(Answer::Adapter(adapter)) => Some(adapter),
+            Ok(Answer::Adapter(mut adapter)) => {
+                for port in &mut adapter.ports {
+                    // three bits in PortInfo
+                    port.lmc &= 7;
+                }
+                let lmc = adapter.used().map_or(0, |port| port.lmc);
+                LMC.store(lmc, Ordering::Relaxed);
+                Some(adapter)
+            }
             // the fabric is gone: a port without a link
             _ => known.1.take().map(|mut adapter| {
                 for port in &mut adapter.ports {
@@ -151,6 +157,12 @@ pub(crate) fn guid() -> Option<Guid> {
 /// GID of the port.
 pub(crate) fn gid() -> Option<Gid> {
     port().map(|port| Gid::from_prefix_guid(port.prefix, Guid(port.guid)))
+}
+
+/// The bits of a LID that the port's LMC leaves to paths; for each packet: what was heard last.
+#[inline]
+pub(crate) fn path_bits(lid: u16) -> u8 {
+    (lid & ((1 << LMC.load(Ordering::Relaxed)) - 1)) as u8
 }
 
 /// True if packets to a LID are for the port.

@@ -355,6 +355,12 @@ impl Device {
         Lid(self.lid.load(Ordering::Acquire) as u16)
     }
 
+    /// The LID that packets of a path come from: the port's base LID, with the path bits that LMC
+    /// leaves it (IBA 4.1.3, 11.2.2.1).
+    pub(crate) fn source_lid(&self, base: Lid, path_bits: u8) -> Lid {
+        Lid(base.0 | u16::from(fabric::path_bits(path_bits.into())))
+    }
+
     /// True for RoCEv2.
     #[inline]
     pub fn is_ethernet(&self) -> bool {
@@ -453,6 +459,7 @@ impl Device {
     pub fn port(&self) -> PortAttr {
         let native = PortAttr {
             lid: self.lid(),
+            lmc: 0,
             sm_lid: self.lid(),
             link_layer: LinkLayer::InfiniBand,
             active: true,
@@ -468,6 +475,7 @@ impl Device {
         };
         if !self.is_ethernet() {
             return fabric::port().map_or(native, |port| PortAttr {
+                lmc: port.lmc,
                 sm_lid: Lid(port.sm_lid),
                 active: port.state == ferriband_wire::attributes::PortState::ACTIVE.0,
                 mtu: Mtu::from_code(port.mtu)
@@ -552,7 +560,8 @@ impl Device {
     pub(crate) fn is_local(&self, av: &AddressVector) -> bool {
         if !self.is_ethernet() {
             let own = self.gid(0).is_some_and(|entry| entry.gid == av.dgid);
-            return av.dlid == self.lid() || av.is_global && own;
+            let own_lid = av.dlid == self.lid() || fabric::has_lid(av.dlid);
+            return own_lid || av.is_global && own;
         }
         let target = address_of(&av.dgid);
         av.is_global

@@ -3,7 +3,7 @@
 //!
 //! Owns a path's headers. Must not know what a packet does to a queue pair.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ferriband_admin::PathReport;
@@ -82,7 +82,7 @@ impl HostPath {
                     vl: Vl(0),
                     sl: Sl(av.sl.0 & 0xf),
                     dlid,
-                    slid: port.lid(),
+                    slid: device.source_lid(port.lid(), av.src_path_bits),
                 },
                 grh,
             },
@@ -117,6 +117,11 @@ impl HostPath {
     /// The port of the peer, as [`address`] says it.
     pub fn target(&self) -> IpAddr {
         self.target
+    }
+
+    /// What packets of the peer's come from by this path, as [`origin`] says it.
+    pub fn origin(&self) -> IpAddr {
+        origin(self.headers.lrh.dlid, self.headers.lrh.slid)
     }
 
     /// Gives a run of packets to whom it is for. False if one of them has no room for it.
@@ -171,6 +176,13 @@ impl HostPath {
             ..PathReport::default()
         }
     }
+}
+
+/// Where packets come from and to which of this port's LIDs, in the form in which Ethernet has an
+/// address for it. Paths of one connection differ in it.
+pub(crate) fn origin(from: Lid, to: Lid) -> IpAddr {
+    let both = u128::from(from.0) << u16::BITS | u128::from(to.0);
+    IpAddr::V6(Ipv6Addr::from_bits(both))
 }
 
 /// The InfiniBand port where an address is asked for: its GID.

@@ -13,7 +13,7 @@ use ferriband_wire::capture::Fate;
 use ferriband_wire::{Gid, NativeHeaders, NextHeader, Packet, VCRC_LEN};
 
 use super::meta::NativeMeta;
-use super::path::address;
+use super::path::origin;
 use crate::device::counters::PortCounts;
 use crate::objects::catch::Catch;
 use crate::wire::packets::arrived::{GSI, MULTICAST_QPN, destination};
@@ -145,7 +145,8 @@ impl<D: Deliver> Batch<D> {
                 continue;
             }
             qp.open_for_datagrams();
-            qp.packets_in(to.adapter, now, (address(qp.device()), true), |incoming| {
+            let from = origin(headers.lrh.slid, headers.lrh.dlid);
+            qp.packets_in(to.adapter, now, (from, true), |incoming| {
                 if !incoming.take(false, &about, &packet) {
                     tell_wrong_key(roce, incoming.lost(), headers, bytes);
                 }
@@ -168,6 +169,7 @@ fn about<'a>(headers: &NativeHeaders, grh: Option<&'a [u8; GRH_BYTES as usize]>)
     PacketMeta {
         slid: headers.lrh.slid,
         sl: headers.lrh.sl,
+        dlid_path_bits: crate::device::fabric::path_bits(headers.lrh.dlid.0),
         grh,
         ..PacketMeta::default()
     }
@@ -213,7 +215,7 @@ fn take_native_run<D: Deliver>(
     let theirs = whole
         .chunks(segment)
         .take_while(|bytes| destination(bytes) == Some(qp.number()));
-    let source = address(qp.device());
+    let source = origin(headers.lrh.slid, headers.lrh.dlid);
     qp.packets_in(to.adapter, now, (source, true), |incoming| {
         let (mut packets, mut fate) = (0, Fate::Malformed);
         for bytes in theirs {

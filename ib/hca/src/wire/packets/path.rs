@@ -109,6 +109,15 @@ impl TxPath {
         }
     }
 
+    /// What packets come from that the peer sends by this path: its address, on the InfiniBand port
+    /// both LIDs.
+    pub fn origin(&self) -> IpAddr {
+        match &self.carrier {
+            Carrier::Udp { to, .. } => to.ip(),
+            Carrier::Host(path) => path.origin(),
+        }
+    }
+
     /// Something speaks for it that the peer does not understand what is sent.
     #[cold]
     pub fn doubt(&self) {
