@@ -225,6 +225,86 @@ fn a_connection_goes_on_by_another_lid_when_somebody_wants_it() {
     connection.migrated();
 }
 
+/// Two hosts of two ports, which lead to two switches with a cable.
+const TWO_PORTS: &str = "\
+Switch 4 \"S1\"
+[1] \"H1\"[1]
+[2] \"H2\"[1]
+[4] \"S2\"[4]
+
+Switch 4 \"S2\"
+[1] \"H1\"[2]
+[2] \"H2\"[2]
+[4] \"S1\"[4]
+
+Hca 2 \"H1\"
+[1] \"S1\"[1]
+[2] \"S2\"[1]
+
+Hca 2 \"H2\"
+[1] \"S1\"[2]
+[2] \"S2\"[2]
+";
+
+#[test]
+fn a_connection_goes_on_by_another_port_when_its_own_goes_down() {
+    let Some(program) = program("two-paths-ports") else {
+        return;
+    };
+    let fabric = Fabric::up(&topology("two-ports", TWO_PORTS), &[]);
+    let faults: [[&[&str]; 2]; 2] = [
+        [&["link", "H1", "1", "down"], &["link", "H1", "1", "up"]],
+        [&["power", "S1", "off"], &["power", "S1", "on"]],
+    ];
+    for [fault, repair] in faults {
+        fabric.wait_for_links();
+        let ways = ["1,0,-1", "2,0,-1"];
+        let connection =
+            Connection::armed("ports", [ways; 2], "ferri0", on_host(&fabric, &program));
+        fabric.say(fault);
+        let said = connection.migrated();
+        assert!(said[0].contains("port 1 down 1 times"), "{said:?}");
+        assert!(
+            said.iter().all(|said| said.contains("by port 2 to LID 2")),
+            "{said:?}"
+        );
+        fabric.say(repair);
+    }
+}
+
+#[test]
+fn each_port_of_a_host_is_shown_and_used() {
+    if !is_there("ibv_devinfo", "ibverbs-utils") {
+        return;
+    }
+    let fabric = Fabric::up(&topology("two-ports-shown", TWO_PORTS), &[]);
+    fabric.wait_for_links();
+    let info = fabric.run("H1", &["ibv_devinfo"]);
+    let count = info
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("phys_port_cnt:"));
+    assert_eq!(count.map(str::trim), Some("2"), "{info}");
+    assert_eq!(info.matches("PORT_ACTIVE").count(), 2, "{info}");
+    let lids = info
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("port_lid:"));
+    let lids: std::collections::BTreeSet<_> = lids.map(str::trim).collect();
+    assert_eq!(lids.len(), 2, "each has its own: {info}");
+    let address = fabric.host("H1").address;
+    for port in ["1", "2"] {
+        for program in ["ibv_rc_pingpong", "ibv_ud_pingpong"] {
+            for gid in [&[][..], &["-g", "0"]] {
+                let words = [&[program, "-i", port, "-n", "20"], gid].concat();
+                pair(&fabric, ["H1", "H2"], &address, &words);
+            }
+        }
+    }
+    fabric.say(&["link", "H2", "2", "down"]);
+    let state = |port: &str| fabric.run("H2", &["ibv_devinfo", "-i", port]);
+    eventually("its port is down", || state("2").contains("PORT_DOWN"));
+    assert!(state("1").contains("PORT_ACTIVE"));
+}
+
 /// Two network namespaces, each with two addresses; nothing that is sent to the first ones' neighbours arrives any more.
 #[test]
 fn a_connection_goes_on_by_another_address_when_nothing_reaches_its_own() {

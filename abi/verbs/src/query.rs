@@ -69,7 +69,7 @@ fn device_attr(context: &Context) -> sys::ibv_device_attr {
         max_total_mcast_qp_attach: int(limits::MAX_MCAST_GROUPS),
         max_pkeys: (context.hca().query_port(1)).map_or(1, |port| port.pkey_table as u16),
         local_ca_ack_delay: ACK_DELAY,
-        phys_port_cnt: limits::PORTS,
+        phys_port_cnt: context.hca().device.ports(),
         ..Default::default()
     };
     store(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
@@ -90,7 +90,7 @@ fn device_attr_ex(context: &Context) -> sys::ibv_device_attr_ex {
         device_cap_flags_ex: orig_attr.device_cap_flags.into(),
         max_dm_size: limits::MAX_DM,
         xrc_odp_caps: reliable,
-        phys_port_cnt_ex: limits::PORTS.into(),
+        phys_port_cnt_ex: orig_attr.phys_port_cnt.into(),
         ..Default::default()
     };
     if context.hca().device.is_ethernet() {
@@ -523,7 +523,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
             return Err(libc::EINVAL);
         }
         let mut count = 0;
-        for port in 1..=limits::PORTS {
+        for port in 1..=context.hca().device.ports() {
             let table = context
                 .hca()
                 .query_port(port)

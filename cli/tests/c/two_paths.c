@@ -40,7 +40,7 @@ static struct ibv_qp *qp;
 static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static uint64_t buffers[2 * WINDOW];
-static int migrated, refused;
+static int migrated, refused, down;
 
 static int meet(const char *place, int serves)
 {
@@ -137,6 +137,7 @@ static void hear(void)
 	while (ibv_get_async_event(context, &event) == 0) {
 		migrated += event.event_type == IBV_EVENT_PATH_MIG;
 		refused += event.event_type == IBV_EVENT_PATH_MIG_ERR;
+		down += event.event_type == IBV_EVENT_PORT_ERR && event.element.port_num == 1;
 		ibv_ack_async_event(&event);
 	}
 }
@@ -271,7 +272,7 @@ int main(int argc, char **argv)
 	/* both stay until both have all that they want */
 	CHECK(write(s, &go, 1) == 1 && read(s, &go, 1) == 1);
 	CHECK(path_state(&attr) == IBV_MIG_MIGRATED);
-	printf("migrated %d times, %d refused, by port %d to LID %s\n", migrated, refused, attr.ah_attr.port_num,
+	printf("migrated %d times, %d refused, port 1 down %d times, by port %d to LID %s\n", migrated, refused, down, attr.ah_attr.port_num,
 		attr.ah_attr.dlid == peer.lid[1] ? "2" : "1");
 	if (ways[1].index >= 0)
 		CHECK(!memcmp(&attr.ah_attr.grh.dgid, &peer.gid[1], 16) && !memcmp(&attr.alt_ah_attr.grh.dgid, &peer.gid[0], 16));

@@ -152,6 +152,11 @@ pub enum Answer {
         /// 0: none at that place.
         keys: Vec<u16>,
     },
+    /// Whether a port's link carries data: told as partition keys are.
+    PortState {
+        /// Its state is Active.
+        active: bool,
+    },
 }
 
 /// What administration says of a group that was joined.
@@ -184,7 +189,7 @@ pub struct Adapter {
     pub system_guid: u64,
     /// External ports.
     pub port_count: u8,
-    /// The port that programs of the host use: the first with a cable, else 1; of a switch 0.
+    /// The port that programs of the host use where they name none: the first with a cable, else 1; of a switch 0.
     pub port_used: u8,
     /// What its address is made of ([`crate::address`]): no other host of a fabric of this network namespace has it.
     pub number: u32,

@@ -221,6 +221,7 @@ impl Server {
             }
         }
         self.tell_partitions();
+        self.tell_links();
         self.carry_packets();
         self.look_after_those_behind();
         self.send_packets();

@@ -414,6 +414,6 @@ impl Environment for PacketEnv<'_> {
     }
 
     fn pkey(&self, index: u16) -> PKey {
-        PKey(self.qp.ctx.device.pkey(index))
+        PKey(self.qp.ctx.device.pkey(self.qp.port(), index))
     }
 }

@@ -78,6 +78,7 @@ impl Qp {
             // what is known of an earlier connection, of a queue pair of this number
             adapter.ends.forget(self.qpn);
         }
+        self.port.store(now.port_num, Ordering::Relaxed);
         let on_packets = self.on_packets.load(Ordering::Acquire);
         if !on_packets {
             self.close_for_datagrams();

@@ -202,6 +202,7 @@ impl Qp {
             },
             max_mtu: port.mtu,
             pkeys: port.pkey_table as u16,
+            ports: self.ctx.device.ports(),
             ..QpLimits::default()
         }
     }

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ferriband_transport::CameBy;
 use ferriband_transport::types::{AddressVector, MigState, QpAttr, QpAttrMask, QpState, QpType};
@@ -120,6 +121,8 @@ impl Qp {
             std::mem::swap(&mut side.path, &mut side.ways.alternate);
             side.ways.origins.swap(0, 1);
             self.set_pace(side);
+            let port = side.machine.query().port_num;
+            self.port.store(port, Ordering::Relaxed);
         }
         side.ways.followed = migrations;
         side.machine.packets_come_by(CameBy::Primary);
