@@ -225,6 +225,68 @@ fn a_connection_goes_on_by_another_lid_when_somebody_wants_it() {
     connection.migrated();
 }
 
+#[test]
+fn what_became_of_a_path_is_said() {
+    let fabric = Fabric::up(
+        &topology("two-cables-why", TWO_CABLES),
+        &["--manager", "none"],
+    );
+    let why = |from: u64, to: u64| {
+        let words = [from, to].map(|lid| lid.to_string());
+        let said = output(&[
+            "fabric",
+            "why",
+            &words[0],
+            &words[1],
+            "--name",
+            &fabric.name,
+            "--json",
+        ]);
+        let path: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+        assert_eq!(said.status.success(), path["end"] == "arrives", "{path}");
+        path
+    };
+    assert_eq!(why(1, 2)["end"], "no_such_lid", "nobody has given LIDs");
+    drop(fabric);
+    let fabric = Fabric::up(&topology("two-cables-why", TWO_CABLES), &[]);
+    let why = |from: u64, to: u64, json: &str| {
+        let words = [from, to].map(|lid| lid.to_string());
+        let mut all = vec![
+            "fabric",
+            "why",
+            &words[0],
+            &words[1],
+            "--name",
+            &fabric.name,
+        ];
+        all.extend(Some(json).filter(|json| !json.is_empty()));
+        text(&output(&all).stdout)
+    };
+    fabric.wait_for_links();
+    let [h1, h2] = ["H1", "H2"].map(|name| fabric.host(name).lid);
+    let said = why(h1, h2, "");
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 4, "{said}");
+    assert_eq!(lines[0], "H1 port 1 to S1 port 1");
+    assert_eq!(lines[3], "it leads to H2");
+    let third = lines[1].split(' ').nth(2).expect("a port").to_owned();
+    fabric.say(&["errors", "S1", &third, "0.5"]);
+    let said = why(h1, h2, "");
+    assert!(said.contains("spoils 50 % of packets"), "{said}");
+    fabric.say(&["errors", "S1", &third, "0"]);
+    fabric.say(&["link", "H2", "1", "down"]);
+    // whether the manager has taken the routes back or not
+    let said = why(h1, h2, "--json");
+    let path: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert!(
+        path["end"] == "link_down" || path["end"] == "no_way",
+        "{said}"
+    );
+    fabric.say(&["power", "S1", "off"]);
+    let said = why(h1, h2, "");
+    assert!(said.contains("S1 is switched off"), "{said}");
+}
+
 /// Two hosts of two ports, which lead to two switches with a cable.
 const TWO_PORTS: &str = "\
 Switch 4 \"S1\"

@@ -4,6 +4,7 @@
 
 mod client;
 mod packets;
+mod path;
 mod status;
 
 use super::joins::Joins;
@@ -538,6 +539,7 @@ impl Server {
                 Ok(node) => Answer::Adapter(self.adapter(node)),
                 Err(refused) => refused,
             },
+            Ask::Path { from, to } => Answer::Path(path::between(self.fabric.plane(), from, to)),
             Ask::HostAt { address } => {
                 let number = ferriband_attach::number_at(address);
                 let known = self.numbers.iter().find(|(_, own)| Some(**own) == number);

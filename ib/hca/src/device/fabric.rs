@@ -42,11 +42,13 @@ struct Told {
 }
 
 impl Told {
-    const NOTHING: Told = Told {
-        lid: AtomicU16::new(0),
-        lmc: AtomicU8::new(0),
-        pkeys: [const { AtomicU16::new(0) }; PKEYS],
-    };
+    const fn nothing() -> Told {
+        Told {
+            lid: AtomicU16::new(0),
+            lmc: AtomicU8::new(0),
+            pkeys: [const { AtomicU16::new(0) }; PKEYS],
+        }
+    }
 
     /// Bits of a LID that are a path's.
     fn path_mask(&self) -> u8 {
@@ -56,7 +58,7 @@ impl Told {
 }
 
 /// By port, from port 1 on.
-static TOLD: [Told; MOST_PORTS] = [const { Told::NOTHING }; MOST_PORTS];
+static TOLD: [Told; MOST_PORTS] = [const { Told::nothing() }; MOST_PORTS];
 
 fn told(port: u8) -> Option<&'static Told> {
     TOLD.get(usize::from(port).checked_sub(1)?)
