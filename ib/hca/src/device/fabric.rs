@@ -107,7 +107,7 @@ pub(crate) fn adapter() -> Option<Adapter> {
                 for port in &mut adapter.ports {
                     // three bits in PortInfo
                     port.lmc &= 7;
-                    if let Some(told) = told(port.port) {
+                    if let Some(told) = told(port.port.max(1)) {
                         told.lid.store(port.lid, Ordering::Relaxed);
                         told.lmc.store(port.lmc, Ordering::Relaxed);
                     }
@@ -145,13 +145,36 @@ pub(crate) fn port() -> Option<AdapterPort> {
 
 /// The port of a number; None as for [`port`], and for a number that none has.
 pub(crate) fn port_at(number: u8) -> Option<AdapterPort> {
-    let ports = adapter()?.ports.into_iter();
-    ports.into_iter().find(|port| port.port == number)
+    let adapter = adapter()?;
+    let number = number_of(&adapter, number);
+    let mut ports = adapter.ports.into_iter();
+    ports.find(|port| port.port == number)
 }
 
 /// How many ports there are; 1 on this machine itself.
 pub(crate) fn ports() -> u8 {
-    adapter().map_or(1, |adapter| adapter.port_count.clamp(1, MOST_PORTS as u8))
+    adapter().map_or(1, |adapter| match adapter.port_used {
+        0 => 1,
+        _ => adapter.port_count.clamp(1, MOST_PORTS as u8),
+    })
+}
+
+/// The number by which the fabric knows a port of programs: a switch has port 0, which they call 1.
+fn number_of(adapter: &Adapter, port: u8) -> u8 {
+    match adapter.port_used {
+        0 => 0,
+        _ => port,
+    }
+}
+
+/// As [`number_of`], of the adapter as it is.
+pub(crate) fn number_at(port: u8) -> u8 {
+    adapter().map_or(port, |adapter| number_of(&adapter, port))
+}
+
+/// What programs call the port that [`port`] says.
+pub(crate) fn usual() -> u8 {
+    number().max(1)
 }
 
 /// Entries of a port's P_Key table.
@@ -160,6 +183,7 @@ pub(crate) fn pkeys() -> u32 {
 }
 
 /// The P_Key at an index of an InfiniBand port's table; 0, which is nobody's, where it has none. What a queue pair sends and compares by.
+#[inline(never)]
 pub(crate) fn pkey(port: u8, index: u16) -> u16 {
     if host().is_none() {
         return crate::base::limits::DEFAULT_PKEY;
@@ -193,7 +217,7 @@ pub(crate) fn keep_pkeys(port: u8, keys: &[u16]) -> bool {
     })
 }
 
-/// Number of the port that [`port`] says; 1 on this machine itself.
+/// The number by which the fabric knows the port that [`port`] says; 1 on this machine itself.
 pub(crate) fn number() -> u8 {
     adapter().map_or(1, |adapter| adapter.port_used)
 }

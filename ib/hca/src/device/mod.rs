@@ -367,7 +367,7 @@ impl Device {
     pub(crate) fn usual_port(&self) -> u8 {
         match self.is_ethernet() {
             true => 1,
-            false => fabric::number(),
+            false => fabric::usual(),
         }
     }
 
@@ -455,15 +455,7 @@ impl Device {
         }
     }
 
-    /// The P_Key at an index of a port's table, in host order; 0 where there is none. For each packet: what was heard last.
-    pub(crate) fn pkey(&self, port: u8, index: u16) -> u16 {
-        match self.is_ethernet() {
-            true => limits::DEFAULT_PKEY,
-            false => fabric::pkey(port, index),
-        }
-    }
-
-    /// The same for who asks, whether or not this process hears of changes.
+    /// The P_Key at an index of a port's table, in host order; 0 where there is none. Whether or not this process hears of changes.
     pub fn pkey_now(&self, port: u8, index: u16) -> u16 {
         match self.is_ethernet() {
             true => limits::DEFAULT_PKEY,

@@ -70,7 +70,7 @@ impl Wire {
         let link = Link::dial(&host.fabric).ok()?;
         let ask = Ask::OpenPackets {
             host: host.host.clone(),
-            port,
+            port: fabric::number_at(port),
         };
         link.ask(&ask).ok()?;
         // what it is from now on the connection tells

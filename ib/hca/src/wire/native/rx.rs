@@ -192,7 +192,7 @@ fn tell_wrong_key(roce: &Ways, lost: Option<Lost>, headers: &NativeHeaders, byte
     else {
         return;
     };
-    let port = fabric::port_of_lid(headers.lrh.dlid).unwrap_or_else(fabric::number);
+    let port = fabric::port_of_lid(headers.lrh.dlid).unwrap_or_else(fabric::usual);
     let Some(wire) = local.wire(port) else { return };
     let mut beginning = [0; WRONG_BYTES + VCRC_LEN];
     let room = WRONG_BYTES - headers.wire_len();

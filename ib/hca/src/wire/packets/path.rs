@@ -84,7 +84,7 @@ impl TxPath {
     /// table, as a limited member has it.
     pub fn pkey(&self) -> u16 {
         match self.ifindex {
-            0 => crate::device::fabric::pkey(crate::device::fabric::number(), 0),
+            0 => crate::device::fabric::pkey(crate::device::fabric::usual(), 0),
             _ => crate::base::limits::DEFAULT_PKEY,
         }
     }
