@@ -7,6 +7,7 @@ mod fault;
 mod mpi;
 mod placing;
 mod putget;
+mod qp;
 mod repro;
 mod sdp;
 mod tune;
@@ -24,6 +25,7 @@ pub use fault::*;
 pub use mpi::*;
 pub use placing::*;
 pub use putget::*;
+pub use qp::*;
 pub use repro::*;
 pub use sdp::*;
 pub use tune::*;
@@ -287,6 +289,12 @@ pub enum Command {
         /// What to do.
         #[command(subcommand)]
         command: FaultCommand,
+    },
+    /// Queue pairs of running programs: have connections migrate to their alternate paths
+    Qp {
+        /// What to do.
+        #[command(subcommand)]
+        command: QpCommand,
     },
     /// Fabrics of switches and hosts: make them, bring them up with the subnet manager, judge their routes
     #[command(

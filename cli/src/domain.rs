@@ -4,7 +4,9 @@
 
 use crate::failure::Failure;
 use ferriband_admin::config::{self, Config};
-use ferriband_memory::host::{Control, Host, HostError, MSG_LOOK, MSG_QP_ERROR, ProcessRef, Tool};
+use ferriband_memory::host::{
+    Control, Host, HostError, MSG_LOOK, MSG_QP_ERROR, MSG_QP_MIGRATE, ProcessRef, Tool,
+};
 use ferriband_memory::net::{Netdev, netdevs};
 use std::time::{Duration, Instant};
 
@@ -127,13 +129,30 @@ pub fn ask_to_fail(
     (qpn, ifindex): (Option<u32>, Option<u32>),
     patience: Duration,
 ) -> (u64, Answers) {
-    let mut message = [0; 12];
-    message[0] = MSG_QP_ERROR;
-    message[4..8].copy_from_slice(&qpn.unwrap_or(u32::MAX).to_le_bytes());
-    message[8..].copy_from_slice(&ifindex.map_or(0, |index| index + 1).to_le_bytes());
+    let message = about_queue_pairs(MSG_QP_ERROR, qpn, ifindex);
     let (mut failed, mut answers) = (0, Answers::default());
     (answers.processes, answers.silent) = ask(host, &message, patience, |here, _| failed += here);
     (failed, answers)
+}
+
+/// Has connections go over to their alternate paths, chosen as by [`ask_to_fail`]: how many have, how
+/// many could not, and the answers.
+pub fn ask_to_migrate(host: &Host, qpn: Option<u32>, ifindex: Option<u32>) -> ([u64; 2], Answers) {
+    let message = about_queue_pairs(MSG_QP_MIGRATE, qpn, ifindex);
+    let (mut done, mut answers) = ([0; 2], Answers::default());
+    (answers.processes, answers.silent) = ask(host, &message, ANSWER_WAIT, |migrated, unarmed| {
+        done = [done[0] + migrated, done[1] + unarmed];
+    });
+    (done, answers)
+}
+
+/// A message about the queue pair of a number or all, of an interface's device or of all.
+fn about_queue_pairs(what: u8, qpn: Option<u32>, ifindex: Option<u32>) -> [u8; 12] {
+    let mut message = [0; 12];
+    message[0] = what;
+    message[4..8].copy_from_slice(&qpn.unwrap_or(u32::MAX).to_le_bytes());
+    message[8..].copy_from_slice(&ifindex.map_or(0, |index| index + 1).to_le_bytes());
+    message
 }
 
 /// Says something to every process, and hands on the two numbers that each answers. How many have

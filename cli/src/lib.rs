@@ -34,6 +34,7 @@ mod pages;
 mod perf;
 mod progress;
 mod putget;
+mod qp;
 mod repro;
 mod sdp;
 mod settings;
@@ -115,6 +116,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(flag) => doctor::command(flag.json),
         Command::Dump(args) => dump::command(&args),
         Command::Fault { command } => fault::command(&command),
+        Command::Qp { command } => qp::command(&command),
         Command::SocketPair(args) => bench::sdp::pair::command(&args),
         Command::Repro(args) => repro::command(&args),
         Command::ReproPeer => repro::peer_command(),

@@ -5,7 +5,8 @@
 
 use crate::failure::Failure;
 use ferriband_admin::{ANSWER, ASK, Member};
-use ferriband_memory::host::{Control, Host, HostError, MESSAGE_BYTES, Tool};
+use ferriband_attach::HostName;
+use ferriband_memory::host::{Control, Host, HostError, JoinOptions, MESSAGE_BYTES, Tool};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, AsRawFd};
@@ -25,9 +26,15 @@ pub struct Asked {
     pub answer: Option<Member>,
 }
 
-/// Joins the registry of this user's processes.
+/// Joins the registry of this user's processes: on a host of a live fabric (`ferriband run --host`)
+/// of those that run there.
 pub fn join() -> Result<Host, Failure> {
-    Host::join(Default::default()).map_err(|error| {
+    let host = HostName::of_environment();
+    let options = JoinOptions {
+        label: host.map(|host| host.registry_label()).unwrap_or_default(),
+        ..JoinOptions::default()
+    };
+    Host::join(options).map_err(|error| {
         Failure::new(format!(
             "cannot join the processes that use the adapter: {error}"
         ))

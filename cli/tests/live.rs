@@ -510,7 +510,7 @@ fn hosts_that_are_cabled_by_their_second_port_use_that() {
     fabric.wait_for_links();
     for [server, client] in [["A", "B"], ["C", "A"]] {
         let address = fabric.host(server).address;
-        let words = ["ibv_rc_pingpong", "-n", "50"];
+        let words = ["ibv_rc_pingpong", "-i", "2", "-n", "50"];
         let [_, said] = pair(&fabric, [server, client], &address, &words);
         assert!(said.contains("50 iters"), "{said}");
         let info = fabric.run(server, &["ibv_devinfo"]);

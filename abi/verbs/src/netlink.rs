@@ -7,7 +7,7 @@
 use crate::boundary::{Failure, Negated, entry};
 use crate::context::any_adapter;
 use crate::device::{self, Device};
-use crate::query::{DEVICE_CAPS, port_cap_flags, states};
+use crate::query::{device_caps, port_cap_flags, states};
 use ferriband_admin::Counter;
 use ferriband_hca::{LinkLayer, PortAttr, limits};
 use message::{Header, Message, attributes};
@@ -141,12 +141,13 @@ fn handle(header: &Header, whole: &[u8], port: u32) -> Result<Done, i32> {
         (command::GET, false) => Ok(Done::Answered(about_device(reply(), named_device(whole)?))),
         (command::PORT_GET, true) => {
             let device = named_device(whole)?;
-            let ports = 1..=limits::PORTS;
+            let ports = 1..=ports_of(device);
             let messages = ports.map(|port| about_port(reply(), device, port));
             Ok(Done::Dumped(messages.collect::<Result<_, i32>>()?))
         }
         (command::PORT_GET, false) => {
-            let (device, port) = (named_device(whole)?, named_port(whole)?);
+            let device = named_device(whole)?;
+            let port = named_port(whole, device)?;
             Ok(Done::Answered(about_port(reply(), device, port)?))
         }
         (command::SYS_GET, false) => Ok(Done::Answered(
@@ -157,7 +158,8 @@ fn handle(header: &Header, whole: &[u8], port: u32) -> Result<Done, i32> {
         )),
         // counters of single queue pairs and regions are not kept
         (command::STAT_GET, false) if number(whole, attr::STAT_RES).is_none() => {
-            let (device, port) = (named_device(whole)?, named_port(whole)?);
+            let device = named_device(whole)?;
+            let port = named_port(whole, device)?;
             Ok(Done::Answered(about_counters(reply(), device, port)?))
         }
         _ => Err(libc::EOPNOTSUPP),
@@ -177,11 +179,16 @@ fn named_device(whole: &[u8]) -> Result<&'static Device, i32> {
     device::all().iter().find(has_index).ok_or(libc::EINVAL)
 }
 
+/// How many ports a device has.
+fn ports_of(device: &Device) -> u8 {
+    ferriband_hca::device_at(device.info().index).map_or(1, ferriband_hca::Device::ports)
+}
+
 /// The port that the request gives.
-fn named_port(whole: &[u8]) -> Result<u8, i32> {
+fn named_port(whole: &[u8], device: &Device) -> Result<u8, i32> {
     number(whole, attr::PORT_INDEX)
         .and_then(|port| u8::try_from(port).ok())
-        .filter(|port| (1..=limits::PORTS).contains(port))
+        .filter(|port| (1..=ports_of(device)).contains(port))
         .ok_or(libc::EINVAL)
 }
 
@@ -200,8 +207,8 @@ fn about_device(message: Message, device: &Device) -> Vec<u8> {
     let info = device.info();
     let protocol = if is_ethernet(device) { "roce" } else { "ib" };
     of_device(message, device)
-        .u32(attr::PORT_INDEX, limits::PORTS.into())
-        .u64(attr::CAP_FLAGS, DEVICE_CAPS.into())
+        .u32(attr::PORT_INDEX, ports_of(device).into())
+        .u64(attr::CAP_FLAGS, device_caps(is_ethernet(device)).into())
         .text(attr::FW_VERSION, env!("CARGO_PKG_VERSION"))
         .u64(attr::NODE_GUID, info.guid.0)
         .u64(attr::SYS_IMAGE_GUID, info.system_guid.0)
@@ -230,7 +237,7 @@ fn about_port(message: Message, device: &'static Device, port: u8) -> Result<Vec
             .u64(attr::SUBNET_PREFIX, subnet_prefix(device))
             .u32(attr::LID, now.lid.0.into())
             .u32(attr::SM_LID, now.sm_lid.0.into())
-            .u8(attr::LMC, 0)
+            .u8(attr::LMC, now.lmc)
     };
     let message = message
         .u8(attr::PORT_STATE, state)

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::mem::offset_of;
 
 /// The device's capabilities as flags.
-pub const DEVICE_CAPS: u32 = sys::IBV_DEVICE_CURR_QP_STATE_MOD
+const DEVICE_CAPS: u32 = sys::IBV_DEVICE_CURR_QP_STATE_MOD
     | sys::IBV_DEVICE_UD_AV_PORT_ENFORCE
     | sys::IBV_DEVICE_SYS_IMAGE_GUID
     | sys::IBV_DEVICE_RC_RNR_NAK_GEN
@@ -19,6 +19,15 @@ pub const DEVICE_CAPS: u32 = sys::IBV_DEVICE_CURR_QP_STATE_MOD
     | sys::IBV_DEVICE_MEM_WINDOW_TYPE_2B
     | sys::IBV_DEVICE_XRC;
 
+/// The capabilities of a device: [`DEVICE_CAPS`], and automatic path migration where paths can differ, which they do not on the
+/// InfiniBand port of this machine itself.
+pub fn device_caps(ethernet: bool) -> u32 {
+    match ethernet || hca::fabric::is_host() {
+        true => DEVICE_CAPS | sys::IBV_DEVICE_AUTO_PATH_MIG,
+        false => DEVICE_CAPS,
+    }
+}
+
 /// How long the adapter may take to acknowledge, as the exponent of 4.096 us: 134 ms, above any scheduling delay of a
 /// machine that is not overloaded.
 const ACK_DELAY: u8 = 15;
@@ -26,6 +35,7 @@ const ACK_DELAY: u8 = 15;
 fn device_attr(context: &Context) -> sys::ibv_device_attr {
     let info = context.device().info();
     let int = |value: u32| value as c_int;
+    let caps = device_caps(info.link_layer == hca::LinkLayer::Ethernet);
     let mut attr = sys::ibv_device_attr {
         node_guid: info.guid.0.to_be(),
         sys_image_guid: info.system_guid.0.to_be(),
@@ -37,7 +47,7 @@ fn device_attr(context: &Context) -> sys::ibv_device_attr {
         hw_ver: 1,
         max_qp: int(limits::MAX_QP),
         max_qp_wr: int(limits::MAX_QP_WR),
-        device_cap_flags: DEVICE_CAPS,
+        device_cap_flags: caps,
         max_sge: int(limits::MAX_SGE),
         max_sge_rd: int(limits::MAX_SGE),
         max_cq: int(limits::MAX_CQ),
@@ -59,7 +69,7 @@ fn device_attr(context: &Context) -> sys::ibv_device_attr {
         max_total_mcast_qp_attach: int(limits::MAX_MCAST_GROUPS),
         max_pkeys: (context.hca().query_port(1)).map_or(1, |port| port.pkey_table as u16),
         local_ca_ack_delay: ACK_DELAY,
-        phys_port_cnt: limits::PORTS,
+        phys_port_cnt: context.hca().device.ports(),
         ..Default::default()
     };
     store(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
@@ -72,14 +82,15 @@ fn device_attr_ex(context: &Context) -> sys::ibv_device_attr_ex {
         | sys::IBV_ODP_SUPPORT_WRITE
         | sys::IBV_ODP_SUPPORT_SRQ_RECV;
     let reliable = connected | sys::IBV_ODP_SUPPORT_READ | sys::IBV_ODP_SUPPORT_ATOMIC;
+    let orig_attr = device_attr(context);
     let mut attr = sys::ibv_device_attr_ex {
-        orig_attr: device_attr(context),
+        orig_attr,
         completion_timestamp_mask: u64::MAX,
         hca_core_clock: limits::CORE_CLOCK_KHZ,
-        device_cap_flags_ex: DEVICE_CAPS.into(),
+        device_cap_flags_ex: orig_attr.device_cap_flags.into(),
         max_dm_size: limits::MAX_DM,
         xrc_odp_caps: reliable,
-        phys_port_cnt_ex: limits::PORTS.into(),
+        phys_port_cnt_ex: orig_attr.phys_port_cnt.into(),
         ..Default::default()
     };
     if context.hca().device.is_ethernet() {
@@ -180,6 +191,7 @@ fn port_attr(context: &Context, port_num: u8) -> Result<sys::ibv_port_attr, i32>
         max_msg_sz: limits::MAX_MESSAGE,
         pkey_tbl_len: port.pkey_table as u16,
         lid: port.lid.0,
+        lmc: port.lmc,
         sm_lid: port.sm_lid.0,
         max_vl_num: ONE_VL,
         subnet_timeout: SUBNET_TIMEOUT,
@@ -200,6 +212,8 @@ fn port_attr(context: &Context, port_num: u8) -> Result<sys::ibv_port_attr, i32>
 pub fn port_cap_flags(ethernet: bool) -> u32 {
     if ethernet {
         sys::IBV_PORT_IP_BASED_GIDS | sys::IBV_PORT_CM_SUP
+    } else if hca::fabric::is_host() {
+        sys::IBV_PORT_SYS_IMAGE_GUID_SUP | sys::IBV_PORT_AUTO_MIGR_SUP
     } else {
         sys::IBV_PORT_SYS_IMAGE_GUID_SUP
     }
@@ -509,7 +523,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
             return Err(libc::EINVAL);
         }
         let mut count = 0;
-        for port in 1..=limits::PORTS {
+        for port in 1..=context.hca().device.ports() {
             let table = context
                 .hca()
                 .query_port(port)

@@ -59,6 +59,15 @@ pub enum FabricCommand {
     Power(PowerArgs),
     /// Let the fabric's own manager look at everything anew
     Sweep(NamedArgs),
+    /// Say what becomes of packets from one LID to another: the cables that they take, and where they end
+    ///
+    /// By the tables that switches have now, whoever manages them; nothing is sent. A connection
+    /// that failed had its packets on such a way, and one in each direction: ask for both.
+    #[command(
+        after_help = "Examples:\n  ferriband fabric why 4 9\n  ferriband fabric why 4 9 --json | jq .end\n\n\
+        Exit status: 0 packets arrive, 1 they do not, 2 wrong usage."
+    )]
+    Why(FabricWhyArgs),
     /// Bring a subnet up once from an adapter's port, by libibumad: of a live fabric's host, of this machine, or of ibsim
     #[command(
         after_help = "Example:\n  ferriband fabric up torus:4x4:2 --manager none --background\n  ferriband run --host H0_0_0 -- ferriband fabric manage\n\n\
@@ -226,6 +235,23 @@ impl LinkState {
     pub fn is_on(self) -> bool {
         self == LinkState::Up
     }
+}
+
+/// Whose packets `fabric why` is about.
+#[derive(Args, Clone)]
+pub struct FabricWhyArgs {
+    /// The LID that they come from.
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=0xbfff))]
+    pub from: u16,
+    /// The LID that they are for.
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=0xbfff))]
+    pub to: u16,
+    /// Which fabric.
+    #[command(flatten)]
+    pub named: NamedArgs,
+    /// Output format.
+    #[command(flatten)]
+    pub json: JsonFlag,
 }
 
 /// What `fabric link` changes.

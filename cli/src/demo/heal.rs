@@ -136,7 +136,7 @@ fn break_one(program: &Path) -> Result<Vec<u32>, Failure> {
             "$ ferriband fault qp-error --qpn {:#x}        # while it runs",
             qp.qpn
         ))?;
-        let (failed, _) = domain::ask_to_fail(&host, Some(qp.qpn), None);
+        let (failed, _) = domain::ask_to_fail(&host, (Some(qp.qpn), None), domain::ANSWER_WAIT);
         print_line(&format!(
             "{} failed",
             counted(failed, "queue pair", "queue pairs")

@@ -34,6 +34,7 @@ pub fn command(command: &FabricCommand) -> Result<ExitCode, Failure> {
         FabricCommand::Errors(args) => live::errors(args),
         FabricCommand::Power(args) => live::power(args),
         FabricCommand::Sweep(args) => live::sweep(args),
+        FabricCommand::Why(args) => live::why(args),
         FabricCommand::Dump(args) => live::dump(args),
         FabricCommand::Manage(args) => outside::command(args),
     }

@@ -167,10 +167,10 @@ fn heal_table(heals: &[Heal]) -> Table {
 
 fn qp_table(members: &[MemberStatus]) -> Table {
     let mut table = Table::new([
-        "pid", "QPN", "service", "state", "wire", "device", "peer QPN", "peer", "out", "again",
-        "in",
+        "pid", "QPN", "service", "state", "wire", "device", "peer QPN", "peer", "path", "out",
+        "again", "in",
     ])
-    .right_align(&[0, 8, 9, 10]);
+    .right_align(&[0, 9, 10, 11]);
     for status in members {
         for qp in status.member.iter().flat_map(|member| &member.qps) {
             table.row(qp_row(status.pid, qp));
@@ -179,7 +179,7 @@ fn qp_table(members: &[MemberStatus]) -> Table {
     table
 }
 
-fn qp_row(pid: u32, qp: &QpReport) -> [String; 11] {
+fn qp_row(pid: u32, qp: &QpReport) -> [String; 12] {
     let count = |name: &str| qp.counters.get(name).copied().unwrap_or(0);
     let figure = |value: u64| match qp.wire.as_str() {
         "roce" | "packets" => value.to_string(),
@@ -198,10 +198,19 @@ fn qp_row(pid: u32, qp: &QpReport) -> [String; 11] {
         clean(&qp.device),
         peer_qpn,
         clean(&qp.peer),
+        path(qp),
         figure(count("sent_requests") + count("sent_answers")),
         figure(count("sent_again")),
         figure(count("rcvd_pkts")),
     ]
+}
+
+/// The path's state, and where the alternate one leads, if there is one.
+fn path(qp: &QpReport) -> String {
+    match qp.alternate.is_empty() {
+        true => String::new(),
+        false => format!("{}, else {}", clean(&qp.path_state), clean(&qp.alternate)),
+    }
 }
 
 /// All counters of devices: those that count what goes and comes, and those that are not 0.

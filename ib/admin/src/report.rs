@@ -52,6 +52,13 @@ pub struct QpReport {
     /// Path MTU in bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub path_mtu: u32,
+    /// What automatic path migration has made of the path: `MIGRATED`, `REARM`, `ARMED`; empty for
+    /// what has no path of its own.
+    #[serde(skip_serializing_if = "is_default")]
+    pub path_state: String,
+    /// Where the alternate path leads, in the form of `peer`; empty while none is loaded.
+    #[serde(skip_serializing_if = "is_default")]
+    pub alternate: String,
     /// The other side has ended the connection by the connection manager (DREQ), or somebody did so for a process that had died.
     #[serde(skip_serializing_if = "is_default")]
     pub peer_disconnected: bool,

@@ -99,6 +99,13 @@ pub enum Ask {
         /// On.
         on: bool,
     },
+    /// What becomes of packets from one LID to another? Answered by [`Answer::Path`].
+    Path {
+        /// The LID that they come from.
+        from: u16,
+        /// The LID that they are for.
+        to: u16,
+    },
     /// Look at the whole fabric anew (its own manager does). Answered by [`Answer::Done`].
     Sweep,
 }
@@ -147,11 +154,52 @@ pub enum Answer {
     Joined(Membership),
     /// What the fabric is.
     Status(Box<Status>),
+    /// The way of packets.
+    Path(PathWord),
     /// The partition keys of a port, by index: told to who has opened its packets, then and whenever they change.
     PartitionKeys {
         /// 0: none at that place.
         keys: Vec<u16>,
     },
+    /// Whether a port's link carries data: told as partition keys are.
+    PortState {
+        /// Its state is Active.
+        active: bool,
+    },
+}
+
+/// Where packets end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathEnd {
+    /// At the port that they are for.
+    Arrives,
+    /// No port has one of the LIDs.
+    #[default]
+    NoSuchLid,
+    /// At a switch whose table has no way, or a port that they are not for.
+    NoWay,
+    /// At a port without a cable.
+    NoCable,
+    /// At a link that carries no data: cut, or not brought up.
+    LinkDown,
+    /// At a node that is switched off.
+    SwitchedOff,
+    /// Nowhere.
+    Circle,
+}
+
+/// What becomes of packets from one LID to another.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PathWord {
+    /// Where they end.
+    pub end: PathEnd,
+    /// The same as a sentence.
+    pub says: String,
+    /// The cables that they take, by both ends, until there.
+    pub links: Vec<String>,
+    /// Cables among those that spoil packets.
+    pub losses: Vec<String>,
 }
 
 /// What administration says of a group that was joined.
@@ -184,7 +232,7 @@ pub struct Adapter {
     pub system_guid: u64,
     /// External ports.
     pub port_count: u8,
-    /// The port that programs of the host use: the first with a cable, else 1; of a switch 0.
+    /// The port that programs of the host use where they name none: the first with a cable, else 1; of a switch 0.
     pub port_used: u8,
     /// What its address is made of ([`crate::address`]): no other host of a fabric of this network namespace has it.
     pub number: u32,

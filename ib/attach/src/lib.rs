@@ -73,6 +73,18 @@ impl HostName {
     pub fn of_environment() -> Option<HostName> {
         HostName::parse(&std::env::var(HOST_VARIABLE).ok()?)
     }
+
+    /// The label of the registry of the processes that it has.
+    pub fn registry_label(&self) -> String {
+        // FNV-1a: other hosts get other labels, but for one in 2^64 pairs
+        let hash = self
+            .to_string()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+            });
+        format!("fabric-{hash:016x}")
+    }
 }
 
 impl std::fmt::Display for HostName {

@@ -22,7 +22,7 @@ pub(crate) mod table;
 mod target;
 pub(crate) mod wires;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferriband_transport::direct::{Receiver, RecvQueue};
@@ -165,6 +165,8 @@ pub struct Qp {
     packets: FastMutex<Option<Box<packets::PacketSide>>>,
     /// What the program allows its packets, in kbit/s; 0: everything.
     rate_kbps: AtomicU32,
+    /// The port that its packets go by: partition keys are a port's.
+    port: AtomicU8,
     /// When the timer is set to go off for its packets.
     armed_at: AtomicU64,
     /// An XRC target: its state is the domain's.
@@ -178,6 +180,12 @@ impl Qp {
         drop(lock(&self.send));
         drop(lock(&self.packets));
         self.state_now()
+    }
+
+    /// The port that it uses; 0 in RESET.
+    #[inline]
+    pub(crate) fn port(&self) -> u8 {
+        self.port.load(Ordering::Relaxed)
     }
 
     /// The state, which another thread may be about to change.

@@ -26,6 +26,7 @@ pub use context::{QpEvent, Tuning};
 pub use cq::{CompletionRing, Overrun};
 pub use diagnosis::{Cause, Diagnosis, Drop, INCIDENTS, Incident, QpCounters};
 pub use emit::MAX_PACKET_BYTES;
+pub use migration::CameBy;
 pub use qp::{Path, QpConfig, QueuePair, Transmit};
 pub use rc::held::HoldBudget;
 pub use rc::responder::AnswerDue;

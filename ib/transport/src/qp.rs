@@ -7,7 +7,8 @@
 //! but for packets that wait behind a gap (`Tuning::hold`: a bounded number, out of a budget).
 //!
 //! 1. *Packet in.* Check the ICRC, find the queue pair by `dest_qpn` and compare the source address with
-//!    `query().av` or `alt_av` (RC, UC, XRC), then [`handle_packet`](QueuePair::handle_packet). `Err` says why it had no effect.
+//!    `query().av` or `alt_av` (RC, UC, XRC), say which by [`packets_come_by`](QueuePair::packets_come_by) if the path is not Migrated,
+//!    then [`handle_packet`](QueuePair::handle_packet). `Err` says why it had no effect.
 //!    With `shared_receive`, poll completions after each packet: 16 unpolled receives make it drop the next message. With `Tuning::hold`,
 //!    others may have waited for this one: [`catch_up`](QueuePair::catch_up) until it says no, and poll completions each time.
 //! 2. *Completions.* [`poll_completion`](QueuePair::poll_completion) until empty after any call. An unreliable send completes when
@@ -22,7 +23,8 @@
 //! 5. *Time.* Keep one deadline per queue pair: [`poll_timeout`](QueuePair::poll_timeout) after any of the above; when it has come,
 //!    [`handle_timeout`](QueuePair::handle_timeout), then 2 to 4. Too early does nothing, so a lazy timer suffices.
 //! 6. *Events.* [`poll_event`](QueuePair::poll_event) and [`state`](QueuePair::state) after any of the above: the machine goes to Error and SQE by
-//!    itself. In Error a last NAK may be due (`answer_due`), and flushed completions. PATH_MIG changes `query().av`.
+//!    itself. In Error a last NAK may be due (`answer_due`), and flushed completions. PATH_MIG changes `query().av`
+//!    ([`migrations`](QueuePair::migrations) counts how often); a port that is down is told by [`fail_over`](QueuePair::fail_over).
 //! 7. *Buffers* hold [`max_packet_bytes`](QueuePair::max_packet_bytes) at least and get the transport packet from BTH to pad. Link, IP and UDP headers and
 //!    the ICRC are the driver's; a packet handed out and lost on the way is like one lost on the wire.
 //! 8. *Life.* A wire that is known at RTR only begins with [`in_init`](QueuePair::in_init) and then gets every modify call, also those that lead back
@@ -30,7 +32,7 @@
 
 use crate::context::{Context, Events, QpEvent, Tuning, on_the_wire};
 use crate::diagnosis::{Diagnosis, QpCounters};
-use crate::migration;
+use crate::migration::{self, Asked, CameBy};
 use crate::qp_state::{self, QpLimits, TransitionError};
 use crate::rc::requester::Requester;
 use crate::rc::responder::Responder;
@@ -116,6 +118,12 @@ pub struct QueuePair {
     /// What the parent itself counts; its halves have their own.
     counters: QpCounters,
     last_heard: Option<Instant>,
+    /// By which path packets come.
+    came_by: CameBy,
+    /// How often the path has migrated.
+    migrations: u32,
+    /// The peer has migrated where this side could not: the program has been told.
+    refused: bool,
 }
 
 /// The opcode service of a queue pair type.
@@ -142,6 +150,7 @@ macro_rules! context {
 }
 
 mod flow;
+mod paths;
 
 impl QueuePair {
     /// A queue pair in Reset. Allocates its queues, the last allocation before RTR.
@@ -181,6 +190,9 @@ impl QueuePair {
             say_why: false,
             counters: QpCounters::default(),
             last_heard: None,
+            came_by: CameBy::Primary,
+            migrations: 0,
+            refused: false,
         }
     }
 
@@ -239,9 +251,10 @@ impl QueuePair {
         new: &QpAttr,
         mask: QpAttrMask,
     ) -> Result<(QpState, QpState), TransitionError> {
-        let asked_to_migrate = mask.contains(QpAttrMask::PATH_MIG_STATE)
-            && new.path_mig_state == MigState::Migrated
-            && self.attr.path_mig_state == MigState::Armed;
+        let names_path = mask.contains(QpAttrMask::PATH_MIG_STATE);
+        let asked_to_migrate = names_path
+            && migration::on_request(self.attr.path_mig_state, new.path_mig_state, true)
+                == Asked::Migrate;
         let (from, to) = qp_state::modify(
             &mut self.attr,
             self.config.qp_type,
@@ -272,9 +285,9 @@ impl QueuePair {
         {
             responder.resize(self.attr.max_dest_rd_atomic);
         }
+        self.refused &= !names_path;
         if asked_to_migrate {
-            let event = migration::migrate(&mut self.attr);
-            self.events.raise(event);
+            self.migrate();
         }
         if (from, to) == (QpState::Rts, QpState::Sqd) {
             self.tell_if_drained();
@@ -300,6 +313,8 @@ impl QueuePair {
         self.events = Events::default();
         self.established = false;
         self.say_why = false;
+        self.came_by = CameBy::Primary;
+        self.refused = false;
     }
 
     fn start_receiving(&mut self) {

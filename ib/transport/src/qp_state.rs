@@ -8,7 +8,8 @@
 //! `qp_state_table` reads it (invariant I12). One difference, on purpose: the IBA lets any state go to
 //! Error, Reset included; so does this table.
 
-use crate::types::{QpAttr, QpAttrMask, QpState, QpType};
+use crate::migration::{self, Asked};
+use crate::types::{MigState, QpAttr, QpAttrMask, QpState, QpType};
 use ferriband_wire::Mtu;
 
 type Mask = QpAttrMask;
@@ -57,6 +58,18 @@ pub enum TransitionError {
         assumed: QpState,
         /// What is.
         actual: QpState,
+    },
+    /// A program may not ask for this path migration state now (IBA 17.2.8).
+    #[error(
+        "the path goes from {from:?} to {to:?} by itself, if at all (alternate path: {loaded})"
+    )]
+    PathState {
+        /// Present state of the path.
+        from: MigState,
+        /// State asked for.
+        to: MigState,
+        /// An alternate path is loaded.
+        loaded: bool,
     },
     /// An attribute's value is out of range.
     #[error("{attribute:?} = {got}, must be {min}..={max}")]
@@ -296,6 +309,18 @@ pub fn check_values(
     check(Mask::DEST_QPN, new.dest_qpn.0.into(), 0, 0xff_ffff)
 }
 
+/// Whether the path migration state that `mask` names may be asked for, where it is `attr`'s.
+fn check_path_state(attr: &QpAttr, new: &QpAttr, mask: QpAttrMask) -> Result<(), TransitionError> {
+    let loaded = migration::is_loaded(attr) || mask.contains(Mask::ALT_PATH);
+    let (from, to) = (attr.path_mig_state, new.path_mig_state);
+    let refused = mask.contains(Mask::PATH_MIG_STATE)
+        && migration::on_request(from, to, loaded) == Asked::Refused;
+    match refused {
+        true => Err(TransitionError::PathState { from, to, loaded }),
+        false => Ok(()),
+    }
+}
+
 /// Copies the attributes that `mask` names from `new` into `attr`. Checks nothing. Going to Reset
 /// forgets everything but the capacities.
 pub fn apply(attr: &mut QpAttr, new: &QpAttr, mask: QpAttrMask) {
@@ -362,6 +387,7 @@ pub fn modify(
         });
     }
     check_values(new, mask, limits)?;
+    check_path_state(attr, new, mask)?;
     apply(attr, new, mask);
     // a wish of the transition, not an attribute that stays: each one says it anew (IBA 11.2.5.2)
     if (from, to) != (QpState::Sqd, QpState::Sqd) && !mask.contains(Mask::EN_SQD_ASYNC_NOTIFY) {

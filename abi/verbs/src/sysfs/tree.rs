@@ -239,16 +239,16 @@ fn of_device(device: &'static Device, rest: &[&str]) -> Found {
         ["hw_rev"] => text("1"),
         ["device", rest @ ..] => of_parent(device, rest),
         ["ports"] => Ok(Node::Directory(
-            (1..=limits::PORTS)
+            (1..=hca::device_at(info.index).map_or(1, hca::Device::ports))
                 .map(|port| (Kind::Directory, port.to_string()))
                 .collect(),
         )),
         ["ports", port, rest @ ..] => {
             let port: u8 = port.parse().map_err(|_| libc::ENOENT)?;
-            if port == 0 || port > limits::PORTS {
+            let hca = hca::device_at(info.index).ok_or(libc::ENODEV)?;
+            if port == 0 || port > hca.ports() {
                 return Err(libc::ENOENT);
             }
-            let hca = hca::device_at(info.index).ok_or(libc::ENODEV)?;
             of_port(device, hca, port, rest)
         }
         _ => Err(libc::ENOENT),
@@ -368,7 +368,7 @@ fn counters(standard: bool) -> impl Iterator<Item = Counter> {
 
 /// A path under a port's directory.
 fn of_port(device: &'static Device, hca: &'static hca::Device, port: u8, rest: &[&str]) -> Found {
-    let attr = hca.port();
+    let attr = hca.port_at(port);
     let ethernet = attr.link_layer == LinkLayer::Ethernet;
     match rest {
         [] => directory(
@@ -398,17 +398,18 @@ fn of_port(device: &'static Device, hca: &'static hca::Device, port: u8, rest: &
         ["link_layer"] => text("InfiniBand"),
         ["rate"] => text(rate_text(width_and_speed(&attr))),
         [which @ ("lid" | "sm_lid")] => lid(device, port, *which == "lid"),
-        ["lid_mask_count" | "sm_sl"] => text("0"),
+        ["lid_mask_count"] => text(attr.lmc.to_string()),
+        ["sm_sl"] => text("0"),
         ["gids"] => numbered(Kind::File, attr.gid_table),
         ["gids", number] => {
             let index = entry(number, attr.gid_table)?;
-            let gid = hca.gid(index).map_or([0; 16], |entry| entry.gid.0);
+            let gid = hca.gid_at(port, index).map_or([0; 16], |entry| entry.gid.0);
             text(gid_text(gid))
         }
         ["pkeys"] => numbered(Kind::File, attr.pkey_table),
         ["pkeys", number] => {
             let index = entry(number, attr.pkey_table)?;
-            text(format!("{:#06x}", hca.pkey_now(index as u16)))
+            text(format!("{:#06x}", hca.pkey_now(port, index as u16)))
         }
         ["gid_attrs"] => directory([(Kind::Directory, "ndevs"), (Kind::Directory, "types")]),
         ["gid_attrs", "types" | "ndevs"] => numbered(Kind::File, attr.gid_table),

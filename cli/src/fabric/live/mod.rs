@@ -14,10 +14,10 @@ mod server;
 pub use dump::command as dump;
 
 use super::load;
-use crate::args::{ErrorsArgs, FabricUpArgs, LinkArgs, NamedArgs, PowerArgs};
+use crate::args::{ErrorsArgs, FabricUpArgs, FabricWhyArgs, LinkArgs, NamedArgs, PowerArgs};
 use crate::failure::Failure;
 use crate::text::{Table, counted, print_json, print_line};
-use ferriband_attach::ask::{Answer, Ask, CreditsLine, Status};
+use ferriband_attach::ask::{Answer, Ask, CreditsLine, PathEnd, Status};
 use ferriband_attach::{AttachError, HostName, Link, address, is_fabric_name};
 use ferriband_subnet::routing::{ENGINES, Engine};
 use std::io::Write;
@@ -281,6 +281,29 @@ pub fn power(args: &PowerArgs) -> Result<ExitCode, Failure> {
     };
     dial(&args.named.name)?.ask(&ask).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `ferriband fabric why`.
+pub fn why(args: &FabricWhyArgs) -> Result<ExitCode, Failure> {
+    let ask = Ask::Path {
+        from: args.from,
+        to: args.to,
+    };
+    let Answer::Path(path) = dial(&args.named.name)?.ask(&ask).map_err(failed)? else {
+        return Err(Failure::new("the fabric's process gave another answer"));
+    };
+    if args.json.json {
+        print_json(&path)?;
+    } else {
+        for line in path.links.iter().chain(&path.losses) {
+            print_line(line)?;
+        }
+        print_line(&path.says)?;
+    }
+    Ok(match path.end {
+        PathEnd::Arrives => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }
 
 /// `ferriband fabric sweep`.

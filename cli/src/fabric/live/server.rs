@@ -4,6 +4,7 @@
 
 mod client;
 mod packets;
+mod path;
 mod status;
 
 use super::joins::Joins;
@@ -221,6 +222,7 @@ impl Server {
             }
         }
         self.tell_partitions();
+        self.tell_links();
         self.carry_packets();
         self.look_after_those_behind();
         self.send_packets();
@@ -537,6 +539,7 @@ impl Server {
                 Ok(node) => Answer::Adapter(self.adapter(node)),
                 Err(refused) => refused,
             },
+            Ask::Path { from, to } => Answer::Path(path::between(self.fabric.plane(), from, to)),
             Ask::HostAt { address } => {
                 let number = ferriband_attach::number_at(address);
                 let known = self.numbers.iter().find(|(_, own)| Some(**own) == number);

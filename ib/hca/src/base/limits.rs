@@ -45,8 +45,6 @@ pub const COMP_VECTORS: u32 = 4;
 pub const MAX_MCAST_GROUPS: u32 = 4096;
 /// Queue pairs of a group.
 pub const MAX_MCAST_QPS: u32 = 240;
-/// Ports.
-pub const PORTS: u8 = 1;
 /// Ticks of the completion timestamp, in kHz: nanoseconds.
 pub const CORE_CLOCK_KHZ: u64 = 1_000_000;
 /// The port's MTU.

@@ -142,7 +142,7 @@ fn general_services(
             traffic_class: meta.tos & !3,
             hop_limit: 64,
             is_global: true,
-            port_num: 1,
+            port_num: device.usual_port(),
             ..AddressVector::default()
         },
     };

@@ -96,7 +96,7 @@ pub(super) fn route_to(
             sgid_index: place.sgid_index,
             hop_limit: HOP_LIMIT,
             is_global: true,
-            port_num: 1,
+            port_num: place.device.usual_port(),
             ..AddressVector::default()
         },
     }

@@ -426,7 +426,7 @@ fn way(id: &Id) -> AddressVector {
         hop_limit: if ethernet { super::HOP_LIMIT } else { 0 },
         traffic_class: id.tos,
         is_global: ethernet,
-        port_num: 1,
+        port_num: place.device.usual_port(),
         ..AddressVector::default()
     }
 }

@@ -110,7 +110,7 @@ impl Cm {
                     },
                     traffic_class: found.tos,
                     is_global: true,
-                    port_num: 1,
+                    port_num: place.device.usual_port(),
                     ..AddressVector::default()
                 },
             }),

@@ -61,8 +61,8 @@ fn last_word(dead: &Inherited) -> Option<(AddressVector, Gid, [u8; MAD_LEN])> {
         .emit(&mut mad)
         .ok()?;
     let to = AddressVector {
+        // by the port that is used where nobody names one
         dgid: whole(d_high, d_low),
-        port_num: 1,
         ..AddressVector::default()
     };
     let dlid = Lid(way as u16);

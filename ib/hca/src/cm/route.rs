@@ -59,7 +59,7 @@ impl Place {
         LocalEnd {
             device: self.device.info.index as u16,
             guid: self.device.info.guid,
-            port_num: 1,
+            port_num: self.device.usual_port(),
             sgid_index: self.sgid_index,
             pkey_index: 0,
             ethernet: self.device.is_ethernet(),
@@ -392,7 +392,7 @@ pub(super) fn far(place: &Place, dgid: Gid, way: Way) -> Route {
             dlid: way.lid,
             sl: way.sl,
             sgid_index: place.sgid_index,
-            port_num: 1,
+            port_num: place.device.usual_port(),
             ..AddressVector::default()
         },
     }

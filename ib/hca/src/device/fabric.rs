@@ -10,7 +10,7 @@ mod services;
 mod way;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 
 use ferriband_attach::ask::{Adapter, AdapterPort, Answer, Ask};
 use ferriband_attach::{AttachError, HostName, Link};
@@ -29,8 +29,40 @@ const FRESH_NS: u64 = 250_000_000;
 /// Entries of the P_Key table that programs can name: a block more than one, as the fabric's adapters have.
 const PKEYS: usize = 32;
 
-/// The port's P_Key table: what was told of it last.
-static PKEY_TABLE: [AtomicU16; PKEYS] = [const { AtomicU16::new(0) }; PKEYS];
+/// Ports of an adapter that programs can name.
+pub(crate) const MOST_PORTS: usize = 8;
+
+/// What was told of a port last, for who looks at each packet.
+#[derive(Debug)]
+struct Told {
+    lid: AtomicU16,
+    /// 3 bits.
+    lmc: AtomicU8,
+    pkeys: [AtomicU16; PKEYS],
+}
+
+impl Told {
+    const fn nothing() -> Told {
+        Told {
+            lid: AtomicU16::new(0),
+            lmc: AtomicU8::new(0),
+            pkeys: [const { AtomicU16::new(0) }; PKEYS],
+        }
+    }
+
+    /// Bits of a LID that are a path's.
+    fn path_mask(&self) -> u8 {
+        // 2^7 LIDs at the most
+        (1 << self.lmc.load(Ordering::Relaxed)) - 1
+    }
+}
+
+/// By port, from port 1 on.
+static TOLD: [Told; MOST_PORTS] = [const { Told::nothing() }; MOST_PORTS];
+
+fn told(port: u8) -> Option<&'static Told> {
+    TOLD.get(usize::from(port).checked_sub(1)?)
+}
 
 /// This process is attached, and hears of changes of that table.
 static IS_TOLD: PerProcess<AtomicBool> = PerProcess::new(|| AtomicBool::new(false));
@@ -41,24 +73,26 @@ pub(crate) fn host() -> Option<&'static HostName> {
     HOST.get_or_init(HostName::of_environment).as_ref()
 }
 
+/// True on a host of a live fabric.
+pub fn is_host() -> bool {
+    host().is_some()
+}
+
 /// The label of its registry.
 pub fn label() -> String {
-    let Some(host) = host() else {
-        return String::new();
-    };
-    // FNV-1a: other hosts get other labels, but for one in 2^64 pairs
-    let hash = host
-        .to_string()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
-    format!("fabric-{hash:016x}")
+    host().map(HostName::registry_label).unwrap_or_default()
+}
+
+/// When the adapter was asked for, and what it was.
+static KNOWN: PerProcess<Mutex<(u64, Option<Adapter>)>> = PerProcess::new(Mutex::default);
+
+/// One of the ports has changed: what is known of the adapter is out of date.
+pub(crate) fn forget_adapter() {
+    lock(KNOWN.get()).0 = 0;
 }
 
 /// What the fabric says of the adapter, as it was a moment ago.
 pub(crate) fn adapter() -> Option<Adapter> {
-    static KNOWN: PerProcess<Mutex<(u64, Option<Adapter>)>> = PerProcess::new(Mutex::default);
     let host = host()?;
     let mut known = lock(KNOWN.get());
     let now = ferriband_memory::wait::now().0;
@@ -69,7 +103,17 @@ pub(crate) fn adapter() -> Option<Adapter> {
         let answer = Link::dial(&host.fabric).and_then(|link| link.ask(&ask));
         known.0 = now;
         known.1 = match answer {
-            Ok(Answer::Adapter(adapter)) => Some(adapter),
+            Ok(Answer::Adapter(mut adapter)) => {
+                for port in &mut adapter.ports {
+                    // three bits in PortInfo
+                    port.lmc &= 7;
+                    if let Some(told) = told(port.port.max(1)) {
+                        told.lid.store(port.lid, Ordering::Relaxed);
+                        told.lmc.store(port.lmc, Ordering::Relaxed);
+                    }
+                }
+                Some(adapter)
+            }
             // the fabric is gone: a port without a link
             _ => known.1.take().map(|mut adapter| {
                 for port in &mut adapter.ports {
@@ -94,51 +138,86 @@ pub(crate) fn check_reach() -> Result<(), Error> {
     }
 }
 
-/// The port; None on this machine itself, and if the fabric never was there.
+/// The port that connections of rdma_cm, groups and management use: the first that has a cable. None on this machine itself, and if the fabric never was there.
 pub(crate) fn port() -> Option<AdapterPort> {
     adapter()?.used().cloned()
 }
 
-/// Entries of the port's P_Key table.
+/// The port of a number; None as for [`port`], and for a number that none has.
+pub(crate) fn port_at(number: u8) -> Option<AdapterPort> {
+    let adapter = adapter()?;
+    let number = number_of(&adapter, number);
+    let mut ports = adapter.ports.into_iter();
+    ports.find(|port| port.port == number)
+}
+
+/// How many ports there are; 1 on this machine itself.
+pub(crate) fn ports() -> u8 {
+    adapter().map_or(1, |adapter| match adapter.port_used {
+        0 => 1,
+        _ => adapter.port_count.clamp(1, MOST_PORTS as u8),
+    })
+}
+
+/// The number by which the fabric knows a port of programs: a switch has port 0, which they call 1.
+fn number_of(adapter: &Adapter, port: u8) -> u8 {
+    match adapter.port_used {
+        0 => 0,
+        _ => port,
+    }
+}
+
+/// As [`number_of`], of the adapter as it is.
+pub(crate) fn number_at(port: u8) -> u8 {
+    adapter().map_or(port, |adapter| number_of(&adapter, port))
+}
+
+/// What programs call the port that [`port`] says.
+pub(crate) fn usual() -> u8 {
+    number().max(1)
+}
+
+/// Entries of a port's P_Key table.
 pub(crate) fn pkeys() -> u32 {
     if host().is_some() { PKEYS as u32 } else { 1 }
 }
 
-/// The P_Key at an index of the InfiniBand port's table; 0, which is nobody's, where it has none. What a queue pair sends and compares by.
-pub(crate) fn pkey(index: u16) -> u16 {
+/// The P_Key at an index of an InfiniBand port's table; 0, which is nobody's, where it has none. What a queue pair sends and compares by.
+#[inline(never)]
+pub(crate) fn pkey(port: u8, index: u16) -> u16 {
     if host().is_none() {
         return crate::base::limits::DEFAULT_PKEY;
     }
-    let entry = PKEY_TABLE.get(usize::from(index));
+    let entry = told(port).and_then(|told| told.pkeys.get(usize::from(index)));
     entry.map_or(0, |entry| entry.load(Ordering::Relaxed))
 }
 
 /// The same, for who asks what the table is: a process that is not attached has to ask in turn.
-pub(crate) fn pkey_now(index: u16) -> u16 {
+pub(crate) fn pkey_now(port: u8, index: u16) -> u16 {
     if host().is_none() || IS_TOLD.get().load(Ordering::Relaxed) {
-        return pkey(index);
+        return pkey(port, index);
     }
-    let port = port();
+    let port = port_at(port);
     let key = port.and_then(|port| port.pkeys.get(usize::from(index)).copied());
     key.unwrap_or(0)
 }
 
-/// This process is attached: it hears of changes of the table from now on, which is `keys`.
-pub(crate) fn attached(keys: &[u16]) {
-    keep_pkeys(keys);
+/// This process is attached: it hears of changes of a port's table from now on, which is `keys`.
+pub(crate) fn attached(port: u8, keys: &[u16]) {
+    keep_pkeys(port, keys);
     IS_TOLD.get().store(true, Ordering::Relaxed);
 }
 
-/// Takes what the fabric says of the table; true if that is news.
-pub(crate) fn keep_pkeys(keys: &[u16]) -> bool {
+/// Takes what the fabric says of a port's table; true if that is news.
+pub(crate) fn keep_pkeys(port: u8, keys: &[u16]) -> bool {
     let keys = keys.iter().copied().chain(std::iter::repeat(0));
-    let entries = PKEY_TABLE.iter().zip(keys);
-    entries.fold(false, |news, (entry, key)| {
+    let table = told(port).map_or(&[][..], |told| &told.pkeys);
+    table.iter().zip(keys).fold(false, |news, (entry, key)| {
         entry.swap(key, Ordering::Relaxed) != key || news
     })
 }
 
-/// Its number at the adapter, by which the fabric knows it. An adapter is one device with one port here, which programs call 1.
+/// The number by which the fabric knows the port that [`port`] says; 1 on this machine itself.
 pub(crate) fn number() -> u8 {
     adapter().map_or(1, |adapter| adapter.port_used)
 }
@@ -148,12 +227,49 @@ pub(crate) fn guid() -> Option<Guid> {
     adapter().map(|adapter| Guid(adapter.node_guid))
 }
 
-/// GID of the port.
+/// GID of the port that [`port`] says.
 pub(crate) fn gid() -> Option<Gid> {
-    port().map(|port| Gid::from_prefix_guid(port.prefix, Guid(port.guid)))
+    port().map(|port| gid_of(&port))
 }
 
-/// True if packets to a LID are for the port.
-pub(crate) fn has_lid(lid: Lid) -> bool {
-    port().is_some_and(|port| port.lid != 0 && lid.0 >> port.lmc == port.lid >> port.lmc)
+/// GID of a port.
+pub(crate) fn gid_of(port: &AdapterPort) -> Gid {
+    Gid::from_prefix_guid(port.prefix, Guid(port.guid))
+}
+
+/// True if a GID is that of one of the ports.
+pub(crate) fn has_gid(gid: Gid) -> bool {
+    adapter().is_some_and(|adapter| adapter.ports.iter().any(|port| gid_of(port) == gid))
+}
+
+/// The port that has a LID, by what was told last.
+#[inline]
+fn told_of(lid: Lid) -> Option<(u8, &'static Told)> {
+    let has = |told: &Told| {
+        let (base, lmc) = (
+            told.lid.load(Ordering::Relaxed),
+            told.lmc.load(Ordering::Relaxed),
+        );
+        base != 0 && lid.0 >> lmc == base >> lmc
+    };
+    let at = TOLD.iter().position(has)?;
+    Some((at as u8 + 1, &TOLD[at]))
+}
+
+/// The port that packets to a LID are for.
+pub(crate) fn port_of_lid(lid: Lid) -> Option<u8> {
+    // what was told last is not older than it may be
+    adapter()?;
+    told_of(lid).map(|(port, _)| port)
+}
+
+/// The bits of one of the ports' LIDs that LMC leaves to paths; for each packet: by what was told last.
+#[inline]
+pub(crate) fn path_bits(lid: Lid) -> u8 {
+    told_of(lid).map_or(0, |(_, told)| lid.0 as u8 & told.path_mask())
+}
+
+/// A port's path bits that LMC leaves it, of those that a program wants.
+pub(crate) fn usable_bits(port: u8, wanted: u8) -> u8 {
+    told(port).map_or(0, |told| wanted & told.path_mask())
 }

@@ -45,6 +45,8 @@ pub struct DeviceInfo {
 pub struct PortAttr {
     /// Its base LID; 0 on Ethernet.
     pub lid: Lid,
+    /// The port has 2^LMC LIDs, from the base LID on.
+    pub lmc: u8,
     /// LID of the subnet manager; 0 on Ethernet.
     pub sm_lid: Lid,
     /// Link layer.

@@ -356,6 +356,28 @@ impl Device {
         Lid(self.lid.load(Ordering::Acquire) as u16)
     }
 
+    /// How many ports it has, numbered from 1.
+    pub fn ports(&self) -> u8 {
+        match self.is_ethernet() {
+            true => 1,
+            false => fabric::ports(),
+        }
+    }
+
+    /// The port that is used where a program names none.
+    pub(crate) fn usual_port(&self) -> u8 {
+        match self.is_ethernet() {
+            true => 1,
+            false => fabric::usual(),
+        }
+    }
+
+    /// The LID that packets of a path come from: the port's base LID, with the path bits that LMC
+    /// leaves it (IBA 4.1.3, 11.2.2.1).
+    pub(crate) fn source_lid(&self, port: u8, base: Lid, path_bits: u8) -> Lid {
+        Lid(base.0 | u16::from(fabric::usable_bits(port, path_bits)))
+    }
+
     /// True for RoCEv2.
     #[inline]
     pub fn is_ethernet(&self) -> bool {
@@ -434,26 +456,24 @@ impl Device {
         }
     }
 
-    /// The P_Key at an index of its port's table, in host order; 0 where there is none. For each packet: what was heard last.
-    pub(crate) fn pkey(&self, index: u16) -> u16 {
+    /// The P_Key at an index of a port's table, in host order; 0 where there is none. Whether or not this process hears of changes.
+    pub fn pkey_now(&self, port: u8, index: u16) -> u16 {
         match self.is_ethernet() {
             true => limits::DEFAULT_PKEY,
-            false => fabric::pkey(index),
+            false => fabric::pkey_now(port, index),
         }
     }
 
-    /// The same for who asks, whether or not this process hears of changes.
-    pub fn pkey_now(&self, index: u16) -> u16 {
-        match self.is_ethernet() {
-            true => limits::DEFAULT_PKEY,
-            false => fabric::pkey_now(index),
-        }
-    }
-
-    /// Its port's attributes.
+    /// Attributes of the port that is used where a program names none.
     pub fn port(&self) -> PortAttr {
+        self.port_at(self.usual_port())
+    }
+
+    /// A port's attributes.
+    pub fn port_at(&self, number: u8) -> PortAttr {
         let native = PortAttr {
             lid: self.lid(),
+            lmc: 0,
             sm_lid: self.lid(),
             link_layer: LinkLayer::InfiniBand,
             active: true,
@@ -468,7 +488,9 @@ impl Device {
             },
         };
         if !self.is_ethernet() {
-            return fabric::port().map_or(native, |port| PortAttr {
+            return fabric::port_at(number).map_or(native, |port| PortAttr {
+                lid: Lid(port.lid),
+                lmc: port.lmc,
                 sm_lid: Lid(port.sm_lid),
                 active: port.state == ferriband_wire::attributes::PortState::ACTIVE.0,
                 mtu: Mtu::from_code(port.mtu)
@@ -496,13 +518,17 @@ impl Device {
         })
     }
 
-    /// An entry of the GID table; None for an empty one.
+    /// An entry of the GID table of the port that is used where a program names none; None for an empty one.
     pub fn gid(&self, index: u32) -> Option<GidEntry> {
+        self.gid_at(self.usual_port(), index)
+    }
+
+    /// An entry of a port's GID table; None for an empty one.
+    pub fn gid_at(&self, port: u8, index: u32) -> Option<GidEntry> {
         if !self.is_ethernet() {
+            let of_host = || Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.info.guid);
             return (index == 0).then(|| GidEntry {
-                gid: fabric::gid().unwrap_or_else(|| {
-                    Gid::from_prefix_guid(limits::SUBNET_PREFIX, self.info.guid)
-                }),
+                gid: fabric::port_at(port).map_or_else(of_host, |port| fabric::gid_of(&port)),
                 index,
                 ifindex: 0,
             });
@@ -552,6 +578,10 @@ impl Device {
     /// True if a path from this device leads to this host.
     pub(crate) fn is_local(&self, av: &AddressVector) -> bool {
         if !self.is_ethernet() {
+            if fabric::host().is_some() {
+                let own_lid = fabric::port_of_lid(av.dlid).is_some();
+                return own_lid || av.is_global && fabric::has_gid(av.dgid);
+            }
             let own = self.gid(0).is_some_and(|entry| entry.gid == av.dgid);
             return av.dlid == self.lid() || av.is_global && own;
         }

@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicUsize;
 use ferriband_transport::types::AddressVector;
 
 use crate::base::error::Error;
-use crate::base::limits;
 use crate::objects::domain::Domain;
 
 /// A path to a port, for datagrams.
@@ -23,7 +22,7 @@ pub struct Ah {
 impl Ah {
     pub(crate) fn new(pd: Arc<Domain>, av: AddressVector) -> Result<Arc<Self>, Error> {
         pd.ctx.check_alive()?;
-        if av.port_num == 0 || av.port_num > limits::PORTS {
+        if av.port_num == 0 || av.port_num > pd.ctx.device.ports() {
             return Err(Error::Invalid("no such port"));
         }
         if av.is_global

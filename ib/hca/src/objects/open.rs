@@ -11,7 +11,6 @@ use ferriband_memory::host::PORT_STOPS;
 
 use crate::base::channel::EventQueue;
 use crate::base::error::Error;
-use crate::base::limits;
 use crate::device::counters;
 use crate::device::{Device, GidEntry, PortAttr};
 use crate::objects::event::{AsyncEvent, AsyncKind};
@@ -87,11 +86,11 @@ impl OpenDevice {
     /// # Errors
     /// `Invalid` for a port that does not exist.
     pub fn query_port(&self, port: u8) -> Result<PortAttr, Error> {
-        if port == 0 || port > limits::PORTS {
+        if port == 0 || port > self.device.ports() {
             return Err(Error::Invalid("no such port"));
         }
         self.device.check_known()?;
-        let mut port = self.device.port();
+        let mut port = self.device.port_at(port);
         let registry = &self.host.process().registry;
         let word = registry.port_word(self.device.info.ifindex);
         port.active &= word & PORT_STOPS == 0;
@@ -108,7 +107,7 @@ impl OpenDevice {
             return Err(Error::Invalid("no such index in the GID table"));
         }
         self.device
-            .gid(index)
+            .gid_at(port, index)
             .ok_or(Error::NotFound("the entry of the GID table is empty"))
     }
 
@@ -121,7 +120,7 @@ impl OpenDevice {
         if index >= attr.pkey_table {
             return Err(Error::Invalid("no such index in the P_Key table"));
         }
-        Ok(self.device.pkey_now(index as u16))
+        Ok(self.device.pkey_now(port, index as u16))
     }
 
     /// The port's counters, by their places in [`Counter::ALL`]: sums over all processes of this

@@ -8,7 +8,7 @@ use crate::lock;
 use crate::objects::event::AsyncKind;
 use crate::objects::open::OpenDevice;
 
-/// The only port.
+/// The port of a device that has one.
 pub(crate) const PORT: usize = 1;
 
 /// Open devices of a process.
@@ -34,11 +34,11 @@ impl Owners {
             .collect()
     }
 
-    /// Tells programs that the InfiniBand port's P_Key table has changed.
+    /// Tells programs something of a port of an interface's devices.
     #[cold]
-    pub(crate) fn tell_of_pkeys(&self) {
-        for context in self.of(0) {
-            context.raise(AsyncKind::PkeyChange, PORT);
+    pub(crate) fn tell(&self, ifindex: u32, kind: AsyncKind, port: usize) {
+        for context in self.of(ifindex) {
+            context.raise(kind, port);
         }
     }
 }

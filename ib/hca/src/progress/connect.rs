@@ -10,7 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use ferriband_memory::Segment;
-use ferriband_memory::host::{Control, HostError, MSG_LOOK, MSG_QP_ERROR, ProcessRef};
+use ferriband_memory::host::{
+    Control, HostError, MSG_LOOK, MSG_QP_ERROR, MSG_QP_MIGRATE, ProcessRef,
+};
 use ferriband_memory::mapping::{Backing, PeerMapping};
 use ferriband_memory::remote::RemoteProcess;
 use ferriband_memory::segment::Access;
@@ -241,6 +243,7 @@ impl Engine {
             ferriband_admin::ASK => return self.answer(&control),
             MSG_LOOK => return self.look_around(&control),
             MSG_QP_ERROR => return self.fail_queue_pairs(&control, &buffer[..length]),
+            MSG_QP_MIGRATE => return self.migrate_paths(&control, &buffer[..length]),
             _ => return,
         }
         let Some(greeting) = Greeting::decode(&buffer[..length]) else {

@@ -18,6 +18,33 @@ const ALL: u32 = u32::MAX;
 /// Bytes of the answer: the message's first byte, then from byte 4 on how many have failed.
 const ANSWER_BYTES: usize = 16;
 
+/// Which queue pairs a tool means.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// A number, or [`ALL`].
+    qpn: u32,
+    /// Those of one interface.
+    ifindex: Option<u32>,
+}
+
+impl Choice {
+    /// Of a message: its first byte, then from byte 4 on the number of the queue pair, or [`ALL`],
+    /// and that of the interface plus 1, or 0 for any.
+    pub(super) fn read(message: &[u8]) -> Option<Choice> {
+        let &[_, _, _, _, q0, q1, q2, q3, i0, i1, i2, i3] = message else {
+            return None;
+        };
+        Some(Choice {
+            qpn: u32::from_le_bytes([q0, q1, q2, q3]),
+            ifindex: u32::from_le_bytes([i0, i1, i2, i3]).checked_sub(1),
+        })
+    }
+
+    pub(super) fn is_meant(&self, number: u32, by: u32) -> bool {
+        (self.qpn == ALL || number == self.qpn) && self.ifindex.is_none_or(|ifindex| by == ifindex)
+    }
+}
+
 impl Engine {
     /// The queue pairs of this process; no XRC targets, which are nobody's.
     pub(super) fn queue_pairs(&self) -> Vec<Arc<Qp>> {
@@ -56,19 +83,13 @@ impl Engine {
         }
     }
 
-    /// A tool wants queue pairs of this process to fail. The message: its first byte, then from
-    /// byte 4 on the number of the queue pair, or [`ALL`], and that of the interface plus 1, or 0
-    /// for any.
+    /// A tool wants queue pairs of this process to fail: those of a [`Choice`].
     #[cold]
     pub(super) fn fail_queue_pairs(&self, control: &Control, message: &[u8]) {
-        let &[_, _, _, _, q0, q1, q2, q3, i0, i1, i2, i3] = message else {
+        let Some(choice) = Choice::read(message) else {
             return;
         };
-        let qpn = u32::from_le_bytes([q0, q1, q2, q3]);
-        let ifindex = u32::from_le_bytes([i0, i1, i2, i3]).checked_sub(1);
-        let is_meant = |number: u32, by: u32| {
-            (qpn == ALL || number == qpn) && ifindex.is_none_or(|ifindex| by == ifindex)
-        };
+        let is_meant = |number: u32, by: u32| choice.is_meant(number, by);
         let own = self.queue_pairs().into_iter();
         let own = own.filter(|qp| is_meant(qp.qpn, qp.ctx.device.info.ifindex));
         let mut failed = own.filter(|qp| qp.break_down(true)).count();

@@ -81,7 +81,7 @@ impl Engine {
     /// Whoever uses the network is watched by another process: the one in the next lower slot when it came, in a ring.
     fn seek_partner(&self) {
         let beyond = |roce: &Roce| {
-            let fabric = roce.local().is_some_and(|local| local.fabric.is_some());
+            let fabric = roce.local().is_some_and(|local| !local.fabric.is_empty());
             roce.has_port() || fabric
         };
         if !self.wires.roce.get().is_some_and(beyond) {

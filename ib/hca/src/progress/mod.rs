@@ -14,6 +14,7 @@ mod interfaces;
 mod lives;
 pub(crate) mod manager;
 mod meet;
+mod paths;
 mod rest;
 mod round;
 mod thread;

@@ -23,11 +23,13 @@ use ferriband_transport::direct::layout::{PROC_ASLEEP, PROC_PENDING_SUMMARY};
 
 use crate::base::crowd;
 use crate::base::error::Error;
+use crate::device::fabric::MOST_PORTS;
 use crate::objects::catch::Catch;
 use crate::objects::cq::CompChannel;
 use crate::process::polls::{NOBODY, POLLS, WAITS};
 use crate::process::status::set_resting;
 use crate::progress::{Engine, yielding};
+use crate::wire::native::fabric::Wire;
 use crate::wire::roce::flows::MOST_FLOWS;
 use ferriband_attach::Link;
 
@@ -38,8 +40,8 @@ const NAPS: u32 = 4096;
 /// that is crowded no more, is late by each.
 const VAIN_NAPS: u32 = 16;
 /// The bell, sockets of both address families, those of senders, the InfiniBand port's, and the
-/// fabric's link.
-pub(crate) const MOST_AWAITED: usize = 5 + MOST_FLOWS;
+/// fabric's links.
+pub(crate) const MOST_AWAITED: usize = 4 + MOST_FLOWS + MOST_PORTS;
 
 /// Polls that find nothing before the polling thread takes over from the progress thread.
 pub(super) const TAKE_OVER_AFTER: u32 = 32;
@@ -48,7 +50,7 @@ pub(super) const HAND_OVER_ROUNDS: usize = 16;
 /// What tells of packets and rings, kept open.
 struct Awaited {
     flows: ArrayVec<Arc<RxSocket>, MOST_FLOWS>,
-    link: Option<Arc<Link>>,
+    links: ArrayVec<Arc<Link>, MOST_PORTS>,
 }
 
 impl Awaited {
@@ -57,7 +59,9 @@ impl Awaited {
         let local = roce.and_then(|roce| roce.local());
         Awaited {
             flows: roce.map_or_else(ArrayVec::new, |roce| roce.flows().1),
-            link: local.and_then(|local| local.fabric.as_ref()?.link()),
+            links: local.map_or_else(ArrayVec::new, |local| {
+                local.fabric.iter().filter_map(Wire::link).collect()
+            }),
         }
     }
 
@@ -70,7 +74,7 @@ impl Awaited {
             all.extend(roce.local().map(|local| local.socket().as_fd()));
         }
         all.extend(self.flows.iter().map(|socket| socket.as_fd()));
-        all.extend(self.link.as_ref().map(|link| link.as_fd()));
+        all.extend(self.links.iter().map(|link| link.as_fd()));
         all
     }
 }

@@ -20,6 +20,7 @@ use crate::objects::catch::Catch;
 use crate::process::polls::{NOBODY, WAITS};
 use crate::progress::Engine;
 use crate::qp::serve::ON_THREAD;
+use crate::wire::native::fabric::Wire;
 
 /// Empty polls before a polling program yields at each: about 20 us.
 const SPIN_POLLS: u32 = 800;
@@ -411,11 +412,7 @@ impl Engine {
             } else {
                 epoll.remove(local.socket())
             };
-            if let Some(link) = local
-                .fabric
-                .as_ref()
-                .and_then(crate::wire::native::fabric::Wire::link)
-            {
+            for link in local.fabric.iter().filter_map(Wire::link) {
                 // one that is gone is not waited for: its end is seen when it is read
                 let _ = match wanted {
                     true => epoll.add(&*link, TOKEN_ROCE, false),

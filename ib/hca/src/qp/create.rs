@@ -1,6 +1,6 @@
 //! Creation of a queue pair.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferriband_transport::direct::{Receiver, RecvQueue, Sender};
@@ -110,6 +110,7 @@ impl Qp {
             on_packets: AtomicBool::new(false),
             packets: FastMutex::new(None),
             rate_kbps: AtomicU32::new(0),
+            port: AtomicU8::new(0),
             armed_at: AtomicU64::new(u64::MAX),
             target,
         });

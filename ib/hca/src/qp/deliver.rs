@@ -12,11 +12,23 @@ use ferriband_wire::Gid;
 
 use crate::device::Device;
 use crate::objects::catch::Catch;
+use crate::objects::event::AsyncKind;
 use crate::process::process::Process;
 use crate::qp::Qp;
 use crate::qp::adapter::Adapter;
 use crate::qp::packets::incoming::Incoming;
+use crate::wire::native::fabric::News;
 use crate::wire::to::{Deliver, Queue};
+
+impl Adapter {
+    /// The queue pairs of the InfiniBand device.
+    fn native_queue_pairs(&self) -> Vec<Arc<Qp>> {
+        let qps = self.table.qps.read();
+        let qps = qps.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let native = |qp: &&Arc<Qp>| !qp.ctx.device.is_ethernet();
+        qps.iter().flatten().filter(native).cloned().collect()
+    }
+}
 
 impl Deliver for Adapter {
     type Queue = Qp;
@@ -48,8 +60,28 @@ impl Deliver for Adapter {
             .is_ok_and(|post| post.send(to, head, packets).is_ok())
     }
 
-    fn pkeys_changed(&self) {
-        self.owners.tell_of_pkeys();
+    #[cold]
+    fn port_changed(&self, news: News) {
+        let port = usize::from(news.port);
+        let tell = |kind| self.owners.tell(0, kind, port);
+        if news.pkeys {
+            tell(AsyncKind::PkeyChange);
+        }
+        match news.active {
+            Some(true) => tell(AsyncKind::PortActive),
+            Some(false) => tell(AsyncKind::PortErr),
+            None => return,
+        }
+        for qp in self.native_queue_pairs() {
+            match news.active {
+                // packets that were lost meanwhile are asked for
+                Some(true) if qp.port() == news.port => qp.ask_now(self),
+                Some(false) => {
+                    qp.fail_over(Some(news.port));
+                }
+                _ => {}
+            }
+        }
     }
 }
 

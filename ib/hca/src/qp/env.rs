@@ -14,6 +14,8 @@ use ferriband_transport::env::{
 use ferriband_transport::types::{Access, Sge};
 use ferriband_wire::{PKey, RKey};
 
+use crate::base::limits;
+use crate::device::fabric;
 use crate::lock;
 use crate::objects::srq::Srq;
 use crate::process::keys;
@@ -414,6 +416,10 @@ impl Environment for PacketEnv<'_> {
     }
 
     fn pkey(&self, index: u16) -> PKey {
-        PKey(self.qp.ctx.device.pkey(index))
+        // the port is looked up where there can be several
+        PKey(match self.qp.ctx.device.is_ethernet() {
+            true => limits::DEFAULT_PKEY,
+            false => fabric::pkey(self.qp.port(), index),
+        })
     }
 }

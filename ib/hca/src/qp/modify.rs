@@ -43,10 +43,13 @@ impl Qp {
         let adapter = &self.adapter;
         adapter.check_alive()?;
         let limits = self.limits();
-        if mask.contains(QpAttrMask::AV) && self.ctx.device.is_ethernet() && !new.av.is_global {
+        let without_gid = mask.contains(QpAttrMask::AV) && !new.av.is_global
+            || mask.contains(QpAttrMask::ALT_PATH) && !new.alt_av.is_global;
+        if without_gid && self.ctx.device.is_ethernet() {
             return Err(Error::Invalid("a path over Ethernet needs a GID"));
         }
         attr.state = self.state();
+        self.learn_paths(attr);
         let old = *attr;
         let (from, to) = qp_state::modify(attr, self.qp_type, new, mask, &limits)?;
         let now = *attr;
@@ -75,6 +78,7 @@ impl Qp {
             // what is known of an earlier connection, of a queue pair of this number
             adapter.ends.forget(self.qpn);
         }
+        self.port.store(now.port_num, Ordering::Relaxed);
         let on_packets = self.on_packets.load(Ordering::Acquire);
         if !on_packets {
             self.close_for_datagrams();

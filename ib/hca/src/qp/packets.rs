@@ -21,7 +21,7 @@ use ferriband_wire::{Packet, Qpn};
 
 use crate::base::error::Error;
 use crate::base::{incident, limits};
-use crate::device::{address_of, pace};
+use crate::device::pace;
 use crate::lock;
 use crate::objects::catch::Catch;
 use crate::objects::event::AsyncKind;
@@ -32,11 +32,13 @@ use crate::wire::packets::{handling, run};
 use crate::xrc::{self, TargetProxy};
 
 pub(crate) use self::incoming::Incoming;
+use self::migrate::{Sender, Ways};
 use self::transmit::TURN_PACKETS;
 use self::wait::Wait;
 
 mod asking;
 pub(super) mod incoming;
+mod migrate;
 mod owed;
 mod patience;
 mod post;
@@ -73,10 +75,10 @@ pub(crate) struct PacketSide {
     machine: QueuePair,
     /// The connection's path, made anew after each change of attributes.
     path: Option<TxPath>,
+    /// Its other path, and whom packets come from by both.
+    ways: Ways,
     /// The last datagram's path.
     datagram: Option<(AddressVector, u32, TxPath)>,
-    /// Where a connection's packets may come from: its path and its alternate.
-    sources: [Option<IpAddr>; 2],
     /// A packet came that a switch had marked; when the peer was last told of such.
     marked: bool,
     notified_at: u64,
@@ -128,8 +130,8 @@ impl Qp {
         Box::new(PacketSide {
             machine: QueuePair::in_init(config, attr),
             path: None,
+            ways: Ways::default(),
             datagram: None,
-            sources: [None; 2],
             marked: false,
             notified_at: 0,
             stirred: false,
@@ -197,6 +199,7 @@ impl Qp {
             },
             max_mtu: port.mtu,
             pkeys: port.pkey_table as u16,
+            ports: self.ctx.device.ports(),
             ..QpLimits::default()
         }
     }
@@ -217,19 +220,14 @@ impl Qp {
         let Some(side) = guard.as_deref_mut() else {
             return Ok(());
         };
-        if mask.contains(QpAttrMask::AV) {
-            let path = self.connection_path(roce, &new.av, new.dest_qpn.0)?;
-            side.sources[0] = Some(path.target());
-            side.path = Some(path);
-        }
-        if mask.contains(QpAttrMask::ALT_PATH) && new.alt_av.is_global {
-            side.sources[1] = Some(address_of(&new.alt_av.dgid));
-        }
+        let paths = self.new_paths(&roce.ports, side, new, mask)?;
         if side.wait.keeps_acknowledgement() {
             // what was taken is acknowledged before the queue pair stops: nobody would after it
             self.turn(adapter, side, Turn::Due, &mut Catch::nobody());
         }
         side.machine.modify(new, mask)?;
+        side.take_paths(paths);
+        self.follow_paths(side);
         if mask.contains(QpAttrMask::PATH_MTU) {
             side.machine
                 .set_window(roce.window(self.ctx.device.is_ethernet()));
@@ -298,7 +296,11 @@ impl Qp {
         let Some(side) = guard.as_deref_mut() else {
             return;
         };
-        let stranger = !self.is_datagram() && !side.sources.contains(&Some(source));
+        let from = match side.ways.is_usual(source) || self.is_datagram() {
+            true => Sender::Peer,
+            false => self.look_at_source(side, source),
+        };
+        let stranger = from == Sender::Stranger;
         if together && !stranger {
             side.wait.may_go_together();
         }
@@ -311,6 +313,9 @@ impl Qp {
             side,
             region: None,
         });
+        if from == Sender::Watched {
+            self.follow_paths(side);
+        }
     }
 
     /// After a batch of packets: answers, requests, completions, events, the timer. True if an acknowledgement is kept back, which
@@ -345,6 +350,7 @@ impl Qp {
         if side.machine.handle_timeout(judged) {
             patience::end_try(&mut side.machine, judged);
         }
+        self.follow_paths(side);
         self.add_to_port(side);
         self.turn(adapter, side, Turn::Due, &mut Catch::nobody())
     }

@@ -6,7 +6,7 @@ use ferriband_admin::{PeerReport, PeerState, QpReport};
 use ferriband_memory::host::ProcessRef;
 use ferriband_transport::direct::Link;
 use ferriband_transport::direct::layout::{QpEntry, find_qp};
-use ferriband_transport::types::{Completion, QpAttr, QpState, QpType};
+use ferriband_transport::types::{AddressVector, Completion, MigState, QpAttr, QpState, QpType};
 use ferriband_wire::Qpn;
 
 use crate::base::incident;
@@ -34,6 +34,22 @@ fn state_name(state: QpState) -> &'static str {
         QpState::Sqd => "SQD",
         QpState::Sqe => "SQE",
         QpState::Err => "ERR",
+    }
+}
+
+fn path_state_name(state: MigState) -> &'static str {
+    match state {
+        MigState::Migrated => "MIGRATED",
+        MigState::Rearm => "REARM",
+        MigState::Armed => "ARMED",
+    }
+}
+
+/// Where a path leads.
+fn end_of(av: &AddressVector) -> String {
+    match av.is_global {
+        true => av.dgid.to_string(),
+        false => format!("LID {}", av.dlid.0),
     }
 }
 
@@ -72,11 +88,11 @@ impl Qp {
         };
         if settled && (connected || self.qp_type == QpType::XrcSend) {
             report.peer_qpn = attr.dest_qpn.0;
-            report.peer = if attr.av.is_global {
-                attr.av.dgid.to_string()
-            } else {
-                format!("LID {}", attr.av.dlid.0)
-            };
+            report.peer = end_of(&attr.av);
+            report.path_state = path_state_name(attr.path_mig_state).into();
+            if attr.alt_port_num != 0 {
+                report.alternate = end_of(&attr.alt_av);
+            }
             report.timeout = attr.timeout;
             report.retry_cnt = attr.retry_cnt;
             report.rnr_retry = attr.rnr_retry;

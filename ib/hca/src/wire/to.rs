@@ -14,6 +14,7 @@ use ferriband_wire::{Gid, Opcode, Packet, Psn};
 use crate::device::Device;
 use crate::objects::catch::Catch;
 use crate::process::process::Process;
+use crate::wire::native::fabric::News;
 use crate::wire::native::meta::NativeMeta;
 
 /// What a process's queue pairs work with. There is one of it, known when the crate is compiled: no
@@ -39,8 +40,8 @@ pub(crate) trait Deliver: Sized {
     /// Gives packets to another process, whose they are. False if it does not take them.
     fn hand_over(&self, to: ProcessRef, head: &[u8; HAND_OVER_HEAD], packets: &[u8]) -> bool;
 
-    /// The fabric has changed the InfiniBand port's P_Key table.
-    fn pkeys_changed(&self);
+    /// The fabric has changed a port of the InfiniBand device.
+    fn port_changed(&self, news: News);
 }
 
 /// A queue pair, as the wires know it.

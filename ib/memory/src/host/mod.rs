@@ -61,7 +61,7 @@ pub use services::{
 };
 pub use steering::SteeringEntry;
 pub use tap::{TAP_RECORD_BYTES, TAP_RING_BYTES, TapReader, TapWriter};
-pub use tools::{Lookout, MSG_LOOK, MSG_QP_ERROR, MSG_TAP, Tool};
+pub use tools::{Lookout, MSG_LOOK, MSG_QP_ERROR, MSG_QP_MIGRATE, MSG_TAP, Tool};
 pub use xrc::{XRC_TARGET_WORDS, XrcDomain, XrcOpen, XrcSrq, XrcTarget};
 
 use ferriband_wire::{Gid, Lid, Qpn};

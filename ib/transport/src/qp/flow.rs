@@ -5,7 +5,6 @@ use crate::MAX_PACKET_BYTES;
 use crate::context::{Context, QpEvent};
 use crate::diagnosis::Drop;
 use crate::env::{Environment, pkeys_match};
-use crate::migration::{self, Migration};
 use crate::rc::requester::{Outcome, Step};
 use crate::rc::responder::{AnswerDue, Verdict};
 use crate::recv_queue::CompletionTarget;
@@ -82,13 +81,15 @@ impl QueuePair {
         if packet.opcode().service() != service && packet.opcode() != Opcode::GapReport {
             return Err(Drop::Service);
         }
-        if !pkeys_match(packet.bth().pkey, env.pkey(self.attr.pkey_index)) {
+        if !pkeys_match(packet.bth().pkey, env.pkey(self.attr.pkey_index))
+            && !self.is_of_alternate(env, packet)
+        {
             return Err(Drop::PKey);
         }
         if packet.opcode() == Opcode::GapReport {
             return self.hear_gaps(now, packet);
         }
-        self.follow_migration(meta, packet);
+        self.follow_migration(packet);
         if self.attr.state == QpState::Rtr && !self.established {
             self.established = true;
             self.events.raise(QpEvent::CommEst);
@@ -166,42 +167,13 @@ impl QueuePair {
         }
     }
 
-    fn follow_migration(&mut self, meta: &PacketMeta<'_>, packet: &Packet<'_>) {
-        // Nothing is armed nor to be armed: the usual case, in which no packet changes anything.
-        if self.attr.path_mig_state == MigState::Migrated {
-            return;
-        }
-        let alt = &self.attr.alt_av;
-        let on_alternate = match meta.grh {
-            Some(grh) if alt.is_global => grh[8..24] == alt.dgid.0,
-            _ => !alt.is_global && meta.slid == alt.dlid,
-        };
-        let state = self.attr.path_mig_state;
-        match migration::on_packet(state, packet.bth().migrated, on_alternate) {
-            Migration::Stay => {}
-            Migration::Arm => self.attr.path_mig_state = MigState::Armed,
-            Migration::Migrate => {
-                let event = migration::migrate(&mut self.attr);
-                self.events.raise(event);
-            }
-            Migration::Impossible => self.events.raise(QpEvent::PathMigErr),
-        }
-    }
-
     /// What the requester's outcome means for the queue pair.
     fn settle(&mut self, outcome: Outcome) -> Result<(), Drop> {
         match outcome {
             Outcome::Continue | Outcome::TryOver => self.tell_if_drained(),
             Outcome::Dropped(reason) => return Err(reason),
             Outcome::Failed => self.enter_error(None, false),
-            Outcome::Exhausted if self.attr.path_mig_state == MigState::Armed => {
-                let event = migration::migrate(&mut self.attr);
-                self.events.raise(event);
-                let ctx = context!(self);
-                if let Sender::Reliable(requester) = &mut self.sender {
-                    requester.restart_on_new_path(&ctx);
-                }
-            }
+            Outcome::Exhausted if self.fail_over() => {}
             Outcome::Exhausted => {
                 if let Sender::Reliable(requester) = &mut self.sender {
                     requester.fail_head(WcStatus::RetryExcErr, 0);

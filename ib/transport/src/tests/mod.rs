@@ -5,6 +5,7 @@ mod flow;
 mod held;
 mod lists;
 mod middles;
+mod migration;
 mod ordering;
 mod service;
 

@@ -1,8 +1,8 @@
-//! The services and the states around them: UC, UD, XRC, shared receives, SQD, path migration, events.
+//! The services and the states around them: UC, UD, XRC, shared receives, SQD, events.
 
 use super::*;
 use crate::send_queue::{Datagram, PostError};
-use crate::types::{MigState, WcFlags, WcOpcode};
+use crate::types::{WcFlags, WcOpcode};
 use ferriband_wire::Service;
 
 fn datagram(pair: &mut Pair, wr_id: u64, len: u32, qkey: u32) {
@@ -302,60 +302,4 @@ fn the_first_packet_in_rtr_establishes_the_connection() {
     pair.run();
     assert_eq!(pair.ends[1].events, [QpEvent::CommEst], "once");
     assert_eq!(pair.ends[0].statuses(), [(1, OK)], "RTR answers");
-}
-
-/// Loads an alternate path (LID 9) and asks for re-arming.
-fn rearm(end: &mut End) {
-    end.attr.state = QpState::Rts;
-    end.attr.alt_av = AddressVector {
-        port_num: 1,
-        dlid: Lid(9),
-        ..AddressVector::default()
-    };
-    (end.attr.alt_port_num, end.attr.alt_timeout) = (1, 12);
-    end.attr.path_mig_state = MigState::Rearm;
-    let mask = QpAttrMask::STATE | QpAttrMask::ALT_PATH | QpAttrMask::PATH_MIG_STATE;
-    end.qp.modify(&end.attr, mask).unwrap();
-}
-
-#[test]
-fn an_armed_path_migrates_when_retries_run_out_and_the_peer_follows() {
-    let mut pair = Pair::new(RC);
-    for end in &mut pair.ends {
-        rearm(end);
-    }
-    pair.ends[0].post(1, SendOpcode::RdmaWrite, 9);
-    pair.run();
-    for end in &pair.ends {
-        assert_eq!(end.qp.query().path_mig_state, MigState::Armed);
-    }
-    // The primary path dies.
-    pair.ends[0].post(2, SendOpcode::RdmaWrite, 9);
-    while pair.ends[0].qp.query().path_mig_state == MigState::Armed {
-        pair.exchange(&mut |_, _| 0);
-        pair.now = pair.ends[0].qp.poll_timeout().unwrap();
-        let now = pair.now;
-        pair.ends[0].qp.handle_timeout(now);
-    }
-    assert_eq!(pair.ends[0].qp.query().av.dlid, Lid(9));
-    let mut bytes = Vec::new();
-    pair.exchange(&mut |_, packet| {
-        assert!(packet.bth().migrated);
-        bytes = keep(packet);
-        0
-    });
-    // It arrives by the alternate path, and the peer answers by its own.
-    let meta = PacketMeta {
-        slid: Lid(9),
-        ..PacketMeta::default()
-    };
-    let now = pair.now;
-    pair.ends[1].receive_by(now, &meta, &Packet::parse(&bytes).unwrap());
-    assert_eq!(pair.ends[1].qp.query().av.dlid, Lid(9));
-    pair.exchange(&mut |_, _| 1);
-    assert_eq!(pair.ends[0].statuses(), [(1, OK), (2, OK)]);
-    for end in &mut pair.ends {
-        end.collect();
-        assert_eq!(end.events, [QpEvent::PathMig]);
-    }
 }

@@ -45,6 +45,8 @@ pub(super) struct Client {
     pub stopped: bool,
     /// Of who gets data packets: the partition keys of which he was told.
     pub pkeys: Vec<u16>,
+    /// Whether his port's link is Active, as he was told.
+    pub active: Option<bool>,
     /// He gets what waits, and that is the end.
     pub last: bool,
     /// He takes nothing any more: he has closed. What he had said before may still lie here to be read.
@@ -77,6 +79,7 @@ impl Client {
             took: Instant::now(),
             stopped: false,
             pkeys: Vec::new(),
+            active: None,
             last: false,
             deaf: false,
             gone: false,
@@ -131,6 +134,7 @@ impl Client {
         self.stopped = true;
         // word of them may be among what is let go of
         self.pkeys.clear();
+        self.active = None;
         let mut lost = 0;
         let mut count = |message: &[u8]| {
             lost += packet::packets(message).map_or(0, Iterator::count) as u64;

@@ -9,6 +9,7 @@ use ferriband_attach::ask::{self, Answer};
 use ferriband_attach::{AttachError, packet};
 use ferriband_fabric::Time;
 use ferriband_fabric::manage::Place;
+use ferriband_wire::attributes::PortState;
 use std::time::Duration;
 
 /// What an adapter keeps for a program, in bytes, before its link gets no more credits: an adapter of hardware writes to memory and does not wait for programs, so this is more than what a
@@ -152,6 +153,21 @@ impl Server {
                 client.pkeys = keys.collect();
                 let keys = client.pkeys.clone();
                 client.send(&ask::emit(&Answer::PartitionKeys { keys }));
+            }
+        }
+    }
+
+    /// Tells adapters what has become of their ports' links.
+    pub(super) fn tell_links(&mut self) {
+        for client in self.clients.values_mut() {
+            let Role::Packets(at) = client.role else {
+                continue;
+            };
+            let port = &self.fabric.plane().node(at.node).ports[usize::from(at.port)];
+            let active = port.info.state == PortState::ACTIVE;
+            if client.active != Some(active) {
+                client.active = Some(active);
+                client.send(&ask::emit(&Answer::PortState { active }));
             }
         }
     }

@@ -13,8 +13,7 @@ use crate::lock;
 use crate::objects::catch::Catch;
 use crate::qp::adapter::Adapter;
 use crate::wire::packets::path::TxPath;
-use crate::wire::packets::ways::Ways;
-use crate::wire::roce::ports::Spread;
+use crate::wire::roce::ports::{PortPool, Spread};
 
 impl Qp {
     /// What is not acknowledged is asked for now, whenever its turn would come.
@@ -34,7 +33,7 @@ impl Qp {
     /// It leads nowhere.
     pub(super) fn connection_path(
         &self,
-        ways: &Ways,
+        pool: &PortPool,
         av: &AddressVector,
         remote_qpn: u32,
     ) -> Result<TxPath, Error> {
@@ -43,7 +42,7 @@ impl Qp {
             _ => Spread::Reliable,
         };
         let numbers = (self.qpn, remote_qpn);
-        TxPath::resolve(&self.ctx.device, &ways.ports, av, numbers, spread)
+        TxPath::resolve(&self.ctx.device, pool, av, numbers, spread)
     }
 
     /// Addresses of its interface have changed, or routes. Packets come from the address that its
@@ -64,7 +63,7 @@ impl Qp {
         let source = self.ctx.device.source(attr.av.sgid_index.into());
         if source.is_some()
             && source != path.source()
-            && let Ok(renewed) = self.connection_path(ways, &attr.av, attr.dest_qpn.0)
+            && let Ok(renewed) = self.connection_path(&ways.ports, &attr.av, attr.dest_qpn.0)
         {
             side.path = Some(renewed);
         }

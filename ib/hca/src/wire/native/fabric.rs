@@ -3,7 +3,7 @@
 //! Owns the connection to the fabric's process. Must not know what packets say. What comes is a
 //! stranger's.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,23 +30,52 @@ pub(crate) struct Wire {
     link: Mutex<Option<Arc<Link>>>,
     /// A message whose end has not come.
     coming: Mutex<Vec<u8>>,
+    /// Number of the port.
+    port: u8,
     /// The P_Key table has changed since somebody asked.
     new_pkeys: AtomicBool,
+    /// What the fabric said last of the port's link: [`UNKNOWN`], [`DOWN`], [`ACTIVE`]; and whether
+    /// that has changed since somebody asked.
+    link_state: AtomicU8,
+    new_link: AtomicBool,
+}
+
+const UNKNOWN: u8 = 0;
+const DOWN: u8 = 1;
+const ACTIVE: u8 = 2;
+
+/// What a port has had to tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct News {
+    /// Its number.
+    pub port: u8,
+    /// Its P_Key table has changed.
+    pub pkeys: bool,
+    /// Its link carries packets from now on, or no more.
+    pub active: Option<bool>,
 }
 
 impl Wire {
-    /// Attaches to the fabric; None on this machine itself, and where the fabric is not there.
-    pub fn open() -> Option<Wire> {
+    /// Attaches each port to the fabric; none on this machine itself, and where the fabric is not
+    /// there.
+    pub fn open_all() -> Vec<Wire> {
+        match fabric::host() {
+            Some(_) => (1..=fabric::ports()).filter_map(Wire::open).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    fn open(port: u8) -> Option<Wire> {
         let host = fabric::host()?;
         let link = Link::dial(&host.fabric).ok()?;
         let ask = Ask::OpenPackets {
             host: host.host.clone(),
-            port: fabric::number(),
+            port: fabric::number_at(port),
         };
         link.ask(&ask).ok()?;
         // what it is from now on the connection tells
-        if let Some(port) = fabric::port() {
-            fabric::attached(&port.pkeys);
+        if let Some(known) = fabric::port_at(port) {
+            fabric::attached(port, &known.pkeys);
         }
         if fabric::adapter().is_some_and(|adapter| adapter.paced) {
             // with the usual buffer it would wait longer, no more
@@ -55,8 +84,16 @@ impl Wire {
         Some(Wire {
             link: Mutex::new(Some(Arc::new(link))),
             coming: Mutex::default(),
+            port,
             new_pkeys: AtomicBool::new(false),
+            link_state: AtomicU8::new(UNKNOWN),
+            new_link: AtomicBool::new(false),
         })
+    }
+
+    /// Number of its port.
+    pub fn port(&self) -> u8 {
+        self.port
     }
 
     /// What the progress thread waits for.
@@ -105,19 +142,44 @@ impl Wire {
         }
         let message = std::mem::take(&mut *coming);
         drop(coming);
-        if let Ok(packets) = packet::packets(&message) {
-            packets.for_each(&mut take);
-        } else if let Ok(Answer::PartitionKeys { keys }) = ask::parse(&message)
-            && fabric::keep_pkeys(&keys)
-        {
-            self.new_pkeys.store(true, Ordering::Relaxed);
+        match packet::packets(&message) {
+            Ok(packets) => packets.for_each(&mut take),
+            Err(_) => self.take_word(&message),
         }
         true
     }
 
-    /// True once after the P_Key table has changed.
-    pub fn has_new_pkeys(&self) -> bool {
-        self.new_pkeys.load(Ordering::Relaxed) && self.new_pkeys.swap(false, Ordering::Relaxed)
+    /// What the fabric says of the port.
+    #[cold]
+    fn take_word(&self, message: &[u8]) {
+        match ask::parse(message) {
+            Ok(Answer::PartitionKeys { keys }) if fabric::keep_pkeys(self.port, &keys) => {
+                self.new_pkeys.store(true, Ordering::Relaxed);
+            }
+            Ok(Answer::PortState { active }) => {
+                let state = if active { ACTIVE } else { DOWN };
+                let before = self.link_state.swap(state, Ordering::Relaxed);
+                fabric::forget_adapter();
+                if before != state && before != UNKNOWN {
+                    self.new_link.store(true, Ordering::Relaxed);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What there is to tell, once.
+    pub fn news(&self) -> Option<News> {
+        let (pkeys, link) = (&self.new_pkeys, &self.new_link);
+        if !pkeys.load(Ordering::Relaxed) && !link.load(Ordering::Relaxed) {
+            return None;
+        }
+        let active = link.swap(false, Ordering::Relaxed);
+        Some(News {
+            port: self.port,
+            pkeys: pkeys.swap(false, Ordering::Relaxed),
+            active: active.then(|| self.link_state.load(Ordering::Relaxed) == ACTIVE),
+        })
     }
 
     /// Tells the port of a packet, LRH to DETH at least, that had another key than the queue pair

@@ -3,7 +3,7 @@
 //!
 //! Owns a path's headers. Must not know what a packet does to a queue pair.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ferriband_admin::PathReport;
@@ -36,6 +36,8 @@ enum To {
 #[derive(Clone, Debug)]
 pub(crate) struct HostPath {
     port: Arc<LocalPort>,
+    /// By which port of this host's.
+    by: u8,
     headers: NativeHeaders,
     to: To,
     target: IpAddr,
@@ -52,7 +54,11 @@ impl HostPath {
         av: &AddressVector,
         remote_qpn: u32,
     ) -> Result<Self, Error> {
-        let source = device.gid(av.sgid_index.into());
+        let by = match av.port_num {
+            0 => device.usual_port(),
+            named => named,
+        };
+        let source = device.gid_at(by, av.sgid_index.into());
         let grh = match (av.is_global, source) {
             (false, _) => None,
             (true, None) => return Err(Error::Invalid("the entry of the GID table is empty")),
@@ -67,22 +73,23 @@ impl HostPath {
         let to = match grh {
             Some(grh) if grh.dgid.is_multicast() => To::Group(grh.dgid),
             _ if device.is_local(av) => To::Queue(remote_qpn),
-            _ if port.fabric.is_some() => To::Fabric,
+            _ if !port.fabric.is_empty() => To::Fabric,
             _ => To::Nobody,
         };
         // by its GID alone this port is meant, too
         let dlid = match (av.dlid, to) {
-            (Lid(0), To::Queue(_)) => port.lid(),
+            (Lid(0), To::Queue(_)) => port.lid(by),
             (dlid, _) => dlid,
         };
         Ok(HostPath {
             port: port.clone(),
+            by,
             headers: NativeHeaders {
                 lrh: Lrh {
                     vl: Vl(0),
                     sl: Sl(av.sl.0 & 0xf),
                     dlid,
-                    slid: port.lid(),
+                    slid: device.source_lid(by, port.lid(by), av.src_path_bits),
                 },
                 grh,
             },
@@ -93,14 +100,16 @@ impl HostPath {
 
     /// The path of management datagrams to another process of this host.
     pub fn to_process(port: &Arc<LocalPort>, device: &Device, to: ProcessRef) -> Self {
+        let by = device.usual_port();
         HostPath {
             port: port.clone(),
+            by,
             headers: NativeHeaders {
                 lrh: Lrh {
                     vl: Vl(0),
                     sl: Sl(0),
-                    dlid: port.lid(),
-                    slid: port.lid(),
+                    dlid: port.lid(by),
+                    slid: port.lid(by),
                 },
                 grh: None,
             },
@@ -117,6 +126,11 @@ impl HostPath {
     /// The port of the peer, as [`address`] says it.
     pub fn target(&self) -> IpAddr {
         self.target
+    }
+
+    /// What packets of the peer's come from by this path, as [`origin`] says it.
+    pub fn origin(&self) -> IpAddr {
+        origin(self.headers.lrh.dlid, self.headers.lrh.slid)
     }
 
     /// Gives a run of packets to whom it is for. False if one of them has no room for it.
@@ -152,7 +166,7 @@ impl HostPath {
 
     /// Sends a run of packets into the fabric, if there is one.
     fn to_fabric(&self, bytes: &[u8], segment: usize) -> bool {
-        let Some(wire) = &self.port.fabric else {
+        let Some(wire) = self.port.wire(self.by) else {
             return true;
         };
         let mut packets = bytes.chunks(segment.max(1));
@@ -171,6 +185,13 @@ impl HostPath {
             ..PathReport::default()
         }
     }
+}
+
+/// Where packets come from and to which of this port's LIDs, in the form in which Ethernet has an
+/// address for it. Paths of one connection differ in it.
+pub(crate) fn origin(from: Lid, to: Lid) -> IpAddr {
+    let both = u128::from(from.0) << u16::BITS | u128::from(to.0);
+    IpAddr::V6(Ipv6Addr::from_bits(both))
 }
 
 /// The InfiniBand port where an address is asked for: its GID.

@@ -97,8 +97,8 @@ pub(crate) struct LocalPort {
     stuck: AtomicU64,
     process: Arc<Segment>,
     bell: Arc<EventFd>,
-    /// On a host of a live fabric: the way there.
-    pub fabric: Option<Wire>,
+    /// On a host of a live fabric: the ways there, by port.
+    pub fabric: Vec<Wire>,
 }
 
 impl LocalPort {
@@ -115,19 +115,29 @@ impl LocalPort {
             stuck: AtomicU64::new(0),
             process,
             bell,
-            fabric: Wire::open(),
+            fabric: Wire::open_all(),
         })
     }
 
-    /// The port's LID.
-    pub(in crate::wire) fn lid(&self) -> Lid {
-        crate::device::fabric::port().map_or(self.lid, |port| Lid(port.lid))
+    /// A port's base LID.
+    pub(in crate::wire) fn lid(&self, port: u8) -> Lid {
+        crate::device::fabric::port_at(port).map_or(self.lid, |port| Lid(port.lid))
+    }
+
+    /// The way into the fabric by a port.
+    pub(in crate::wire) fn wire(&self, port: u8) -> Option<&Wire> {
+        self.fabric.iter().find(|wire| wire.port() == port)
     }
 
     /// Puts packets that came from the fabric with those that wait. What is for queue pairs of
     /// other processes of this host they get themselves.
     fn take_from_fabric(&self) {
-        let Some(wire) = &self.fabric else { return };
+        for wire in &self.fabric {
+            self.take_from(wire);
+        }
+    }
+
+    fn take_from(&self, wire: &Wire) {
         let registry = self.post.registry();
         wire.receive(|packet| {
             let Some((meta, bytes)) = NativeMeta::of_packet(packet) else {
@@ -162,7 +172,7 @@ impl LocalPort {
     /// Takes a message that came into `room`; gives its length and who sent it.
     pub fn receive(&self, room: &mut Vec<u8>) -> Option<(usize, Option<u32>)> {
         room.resize(HAND_OVER_HEAD + HAND_OVER_BODY, 0);
-        if self.fabric.is_some() && lock(&self.inbox).messages.is_empty() {
+        if !self.fabric.is_empty() && lock(&self.inbox).messages.is_empty() {
             self.take_from_fabric();
         }
         let mut inbox = lock(&self.inbox);

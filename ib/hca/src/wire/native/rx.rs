@@ -13,8 +13,9 @@ use ferriband_wire::capture::Fate;
 use ferriband_wire::{Gid, NativeHeaders, NextHeader, Packet, VCRC_LEN};
 
 use super::meta::NativeMeta;
-use super::path::address;
+use super::path::origin;
 use crate::device::counters::PortCounts;
+use crate::device::fabric;
 use crate::objects::catch::Catch;
 use crate::wire::packets::arrived::{GSI, MULTICAST_QPN, destination};
 use crate::wire::packets::batch::{Batch, count};
@@ -34,8 +35,8 @@ impl<D: Deliver> Batch<D> {
         let port = roce.ports.counts.of(0);
         let headers = &meta.headers;
         // one port: whoever sends has our LID; a GID is ours or a group's
-        let right = if crate::device::fabric::host().is_some() {
-            meets_port(to, headers)
+        let right = if fabric::host().is_some() {
+            meets_port(headers)
         } else {
             headers.lrh.slid == to.adapter.process().lid
                 && match &headers.grh {
@@ -145,7 +146,8 @@ impl<D: Deliver> Batch<D> {
                 continue;
             }
             qp.open_for_datagrams();
-            qp.packets_in(to.adapter, now, (address(qp.device()), true), |incoming| {
+            let from = origin(headers.lrh.slid, headers.lrh.dlid);
+            qp.packets_in(to.adapter, now, (from, true), |incoming| {
                 if !incoming.take(false, &about, &packet) {
                     tell_wrong_key(roce, incoming.lost(), headers, bytes);
                 }
@@ -157,17 +159,18 @@ impl<D: Deliver> Batch<D> {
     }
 }
 
-/// On a host of a fabric: whoever may have sent it, it is to this port, or to a group.
-fn meets_port<D: Deliver>(to: To<'_, D>, headers: &NativeHeaders) -> bool {
+/// On a host of a fabric: whoever may have sent it, it is to one of the ports, or to a group.
+fn meets_port(headers: &NativeHeaders) -> bool {
     let group = headers.grh.is_some_and(|grh| grh.dgid.is_multicast());
-    let gid = headers.grh.is_none_or(|grh| grh.dgid == to.adapter.gid());
-    group || gid && crate::device::fabric::has_lid(headers.lrh.dlid)
+    let gid = headers.grh.is_none_or(|grh| fabric::has_gid(grh.dgid));
+    group || gid && fabric::port_of_lid(headers.lrh.dlid).is_some()
 }
 
 fn about<'a>(headers: &NativeHeaders, grh: Option<&'a [u8; GRH_BYTES as usize]>) -> PacketMeta<'a> {
     PacketMeta {
         slid: headers.lrh.slid,
         sl: headers.lrh.sl,
+        dlid_path_bits: fabric::path_bits(headers.lrh.dlid),
         grh,
         ..PacketMeta::default()
     }
@@ -189,7 +192,8 @@ fn tell_wrong_key(roce: &Ways, lost: Option<Lost>, headers: &NativeHeaders, byte
     else {
         return;
     };
-    let Some(wire) = &local.fabric else { return };
+    let port = fabric::port_of_lid(headers.lrh.dlid).unwrap_or_else(fabric::usual);
+    let Some(wire) = local.wire(port) else { return };
     let mut beginning = [0; WRONG_BYTES + VCRC_LEN];
     let room = WRONG_BYTES - headers.wire_len();
     let shown = &bytes[..room.min(bytes.len())];
@@ -213,7 +217,7 @@ fn take_native_run<D: Deliver>(
     let theirs = whole
         .chunks(segment)
         .take_while(|bytes| destination(bytes) == Some(qp.number()));
-    let source = address(qp.device());
+    let source = origin(headers.lrh.slid, headers.lrh.dlid);
     qp.packets_in(to.adapter, now, (source, true), |incoming| {
         let (mut packets, mut fate) = (0, Fate::Malformed);
         for bytes in theirs {

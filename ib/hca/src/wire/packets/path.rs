@@ -84,7 +84,7 @@ impl TxPath {
     /// table, as a limited member has it.
     pub fn pkey(&self) -> u16 {
         match self.ifindex {
-            0 => crate::device::fabric::pkey(0),
+            0 => crate::device::fabric::pkey(crate::device::fabric::usual(), 0),
             _ => crate::base::limits::DEFAULT_PKEY,
         }
     }
@@ -125,6 +125,15 @@ impl TxPath {
     pub fn forget_way(&self) {
         if let Carrier::Udp { port, .. } = &self.carrier {
             port.forget_ways();
+        }
+    }
+
+    /// What packets come from that the peer sends by this path: its address, on the InfiniBand port
+    /// both LIDs.
+    pub fn origin(&self) -> IpAddr {
+        match &self.carrier {
+            Carrier::Udp { to, .. } => to.ip(),
+            Carrier::Host(path) => path.origin(),
         }
     }
 

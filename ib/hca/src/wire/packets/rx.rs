@@ -14,6 +14,7 @@ use super::arrived::Arrived;
 use super::batch::Batch;
 use super::ways::Ways;
 use crate::objects::catch::Catch;
+use crate::wire::native::fabric::Wire;
 use crate::wire::native::meta::NativeMeta;
 use crate::wire::native::port::LocalPort;
 use crate::wire::roce::flows::Flows;
@@ -99,9 +100,8 @@ impl<D: Deliver> RxSide<D> {
         if worked {
             batch.turn(to, catch);
         }
-        let wire = local.fabric.as_ref();
-        if wire.is_some_and(crate::wire::native::fabric::Wire::has_new_pkeys) {
-            to.adapter.pkeys_changed();
+        for news in local.fabric.iter().filter_map(Wire::news) {
+            to.adapter.port_changed(news);
         }
         worked
     }
