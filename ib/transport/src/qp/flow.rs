@@ -203,8 +203,8 @@ impl QueuePair {
     }
 
     /// The try that is over goes on, once, as if no try waited less than `least_ns`, or than
-    /// [`crate::Tuning::timeout_floor_ns`] doubled by each try before it, up to `most_ns`; true. Where it
-    /// has lasted so long it has gone unanswered.
+    /// [`crate::Tuning::timeout_floor_ns`] doubled by each try before it, up to `most_ns`; true.
+    /// Where it has lasted so long it has gone unanswered.
     #[cold]
     pub fn end_try(&mut self, now: Instant, least_ns: u64, most_ns: u64) -> bool {
         let ctx = context!(self);
