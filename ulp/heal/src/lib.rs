@@ -2,7 +2,8 @@
 //!
 //! Owns: the connection to one peer over its lives ([`Session`]), the set-up datagrams of version 6
 //! ([`datagram`]), the card by which a process is found ([`card`]), what is sent and not
-//! acknowledged ([`Log`], [`kept::Kept`]), and the paths to a peer ([`Paths`]). Must not know:
+//! acknowledged ([`Log`], [`kept::Kept`]), the adapters of a process ([`Adapters`]), and the paths
+//! to a peer ([`Paths`]). Must not know:
 //! verbs, sockets, MPI, clocks. Time is [`Ns`], passed in; what is to be done comes out as a
 //! [`Step`].
 //!
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod adapters;
 pub mod card;
 mod cause;
 pub mod datagram;
@@ -20,6 +22,7 @@ mod number;
 mod paths;
 mod session;
 
+pub use adapters::{AdapterNews, AdapterStep, Adapters, Health, adapter_of};
 pub use cause::{Cause, Reason};
 pub use datagram::{Datagram, Endpoint, Kind};
 pub use log::Log;
