@@ -269,11 +269,7 @@ impl Adapter {
             }
             AdapterNews::Address => self.rounds.row = 0,
             AdapterNews::Unanswered(peer) if is_open => self.doubt(peer, now),
-            AdapterNews::Probed(counter) if counter == self.rounds.counter(id) => {
-                if self.rounds.answered(now) {
-                    self.carries();
-                }
-            }
+            AdapterNews::Probed(counter) if self.is_last(id, counter, now) => self.carries(),
             _ => (),
         }
     }
@@ -290,6 +286,11 @@ impl Adapter {
             self.health = Health::Suspect;
             self.rounds.begin(now);
         }
+    }
+
+    /// Whether this is the answer to the last probe of a row.
+    fn is_last(&mut self, id: usize, counter: u32, now: Ns) -> bool {
+        counter == self.rounds.counter(id) && self.rounds.answered(now)
     }
 
     /// Three probes are answered.
