@@ -28,6 +28,8 @@ const ROW: u8 = 3;
 const APART_NS: u64 = 20 * MILLISECOND;
 /// One that is not answered within so long is lost.
 const ANSWER_NS: u64 = 100 * MILLISECOND;
+/// One that nobody answers is used all the same after so long, if there is no other.
+const LAST_NS: u64 = 10_000 * MILLISECOND;
 /// The bit of a counter that says that an adapter's probe has it, not one of a path.
 const OF_ADAPTER: u32 = 1 << 31;
 /// Where the counter has the adapter's number.
@@ -123,6 +125,7 @@ enum Work {
 struct Rounds {
     /// When the next one goes; none: there are none.
     at: Option<Ns>,
+    began: Ns,
     sent: Ns,
     counter: u32,
     /// Those that were answered in a row.
@@ -136,7 +139,7 @@ struct Rounds {
 
 impl Rounds {
     fn begin(&mut self, now: Ns) {
-        (self.row, self.pause_ns) = (0, 0);
+        (self.row, self.pause_ns, self.began) = (0, 0, now);
         self.go(now);
     }
 
@@ -152,7 +155,9 @@ impl Rounds {
 
     /// True if the last one of a row is answered.
     fn answered(&mut self, now: Ns) -> bool {
-        if self.at.is_none() || self.is_answered || self.is_due {
+        // Who has not looked for so long knows nothing of today.
+        let is_old = now.since(self.sent) >= LONGEST_NS;
+        if self.at.is_none() || self.is_answered || self.is_due || is_old {
             return false;
         }
         (self.is_answered, self.pause_ns) = (true, 0);
@@ -301,6 +306,17 @@ impl Adapter {
         self.is_out = false;
     }
 
+    /// Whether it is open, and nobody has answered for long.
+    fn is_unanswered(&self, now: Ns) -> bool {
+        self.rounds.at.is_some() && now.since(self.rounds.began) >= LAST_NS
+    }
+
+    /// It is used without proof, because there is no other: all that could answer may be stopped.
+    fn last(&mut self) {
+        self.health = Health::Suspect;
+        (self.tells_back, self.is_out) = (true, false);
+    }
+
     fn poll_timeout(&self) -> Option<Ns> {
         let opens = match self.work {
             Work::Wait(at) => Some(at),
@@ -390,6 +406,12 @@ impl Adapters {
     pub fn handle_timeout(&mut self, now: Ns) {
         for one in &mut self.all {
             one.handle_timeout(now);
+        }
+        if !self.has_any() {
+            let mut all = self.all.iter_mut();
+            if let Some(one) = all.find(|one| one.is_unanswered(now)) {
+                one.last();
+            }
         }
     }
 

@@ -305,13 +305,22 @@ impl Paths {
         self.all.get(usize::from(id.0)).map(|one| &one.path)
     }
 
-    /// The best path in the table from this own port to this address: what a datagram has come by.
-    pub fn found(&self, adapter: AdapterId, port: u8, dgid: &[u8; 16]) -> Option<PathId> {
-        let best = self.best(None, MOST);
-        best.into_iter().find(|id| {
-            let path = &self.all[usize::from(id.0)].path;
-            (path.adapter, path.port) == (adapter, port) && path.dgid == *dgid
-        })
+    /// The path in the table from this own port to this address by which a datagram has come: the
+    /// one to this LID, the source of the datagram, if it is there, else the best.
+    pub fn found(
+        &self,
+        adapter: AdapterId,
+        port: u8,
+        dgid: &[u8; 16],
+        dlid: u16,
+    ) -> Option<PathId> {
+        let path = |id: &PathId| &self.all[usize::from(id.0)].path;
+        let mut best = self.best(None, MOST);
+        best.retain(|id| {
+            (path(id).adapter, path(id).port) == (adapter, port) && path(id).dgid == *dgid
+        });
+        let exact = best.iter().find(|id| path(id).dlid == dlid);
+        exact.or(best.first()).copied()
     }
 
     /// A round of probes begins.
@@ -342,14 +351,13 @@ impl Paths {
         let Some(one) = self.all.get(usize::from(of.0)) else {
             return Verdict::Unknown;
         };
-        // Nobody can ask by a path that has left the table.
-        let is_gone = one.place.is_err();
-        if one.window.is_fresh(now) && one.window.answered > 0 && !is_gone {
+        if one.window.is_fresh(now) && one.window.answered > 0 {
             return Verdict::Peer;
         }
+        // By a path that has left the table nobody can ask, so no probe of it was lost: it may carry
+        // all the same, as the peer's card names one port of two.
         let there = || self.all.iter().filter(|other| other.place.is_ok());
-        let is_lost = is_gone || one.window.is_lost(now);
-        if !is_lost || !there().any(|other| other.window.carries(now)) {
+        if !one.window.is_lost(now) || !there().any(|other| other.window.carries(now)) {
             return Verdict::Unknown;
         }
         let from_here = there().filter(|other| other.path.is_from(&one.path));

@@ -22,12 +22,14 @@ const SILENCE_NS: u64 = 100 * MILLISECOND;
 const APART_NS: u64 = 20 * MILLISECOND;
 /// Pauses between two rounds, doubled.
 const FIRST_PAUSE_NS: u64 = 100 * MILLISECOND;
-const LONGEST_PAUSE_NS: u64 = 1000 * MILLISECOND;
+const LONGEST_PAUSE_NS: u64 = 8000 * MILLISECOND;
 /// Paths of a round at most.
 const MOST_PATHS: usize = 8;
 /// A better path is asked so often, and must answer so often in a row.
 const RETURN_NS: u64 = 100 * MILLISECOND;
 const ROW: u8 = 3;
+/// What was answered so long ago says nothing.
+const FRESH_NS: u64 = 1000 * MILLISECOND;
 /// A connection that is at work is left alone for so long before it returns.
 const BUSY_NS: u64 = 1000 * MILLISECOND;
 /// Pauses between two returns, doubled: one that does not hold must not become a storm.
@@ -105,6 +107,7 @@ struct Back {
     to: Option<PathId>,
     at: Ns,
     counter: u32,
+    sent: Ns,
     is_answered: bool,
     row: u8,
     /// Since when it is known to carry.
@@ -128,6 +131,7 @@ impl Default for Probes {
                 to: None,
                 at: Ns(0),
                 counter: 0,
+                sent: Ns(0),
                 is_answered: false,
                 row: 0,
                 proven: None,
@@ -178,7 +182,11 @@ impl Probes {
             {
                 return false;
             }
-            (back.is_answered, back.row) = (true, back.row + 1);
+            if now.since(back.sent) >= FRESH_NS {
+                // Who has not looked for so long knows nothing of today.
+                return false;
+            }
+            (back.is_answered, back.row) = (true, back.row.saturating_add(1));
             if back.row >= ROW && back.proven.is_none() {
                 back.proven = Some(now);
                 back.at = now;
@@ -253,7 +261,7 @@ impl Probes {
         if now < back.at {
             return;
         }
-        if !back.is_answered {
+        if !back.is_answered || now.since(back.sent) >= FRESH_NS {
             (back.row, back.proven) = (0, None);
         }
         let may = |since: Ns| seen.is_idle || now.since(since) >= BUSY_NS;
@@ -265,7 +273,7 @@ impl Probes {
             return;
         }
         back.counter = back.counter.wrapping_add(1);
-        (back.is_answered, back.at) = (false, now.after(RETURN_NS));
+        (back.is_answered, back.sent, back.at) = (false, now, now.after(RETURN_NS));
         let counter = OF_RETURN | u32::from(to.0) << PATH_AT | back.counter & ROUNDS;
         self.out.push_back(Probe { by: to, counter });
     }

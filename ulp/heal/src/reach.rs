@@ -335,8 +335,8 @@ mod tests {
         assert!(seen.contains(&(3, 3, 0, 0xc003)) && all.iter().all(|one| one.mtu < 5));
         let mut paths = Paths::default();
         paths.renew(&all);
-        assert_eq!(paths.found(AdapterId(1), 1, &[2; 16]), Some(PathId(3)));
-        assert_eq!(paths.found(AdapterId(1), 2, &[2; 16]), None);
+        assert_eq!(paths.found(AdapterId(1), 1, &[2; 16], 0), Some(PathId(3)));
+        assert_eq!(paths.found(AdapterId(1), 2, &[2; 16], 16), None);
         let again = candidates(&[source(0), source(1), doubtful, ethernet], &reach);
         assert!(again.len() <= MOST);
     }

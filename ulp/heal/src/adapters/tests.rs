@@ -205,6 +205,40 @@ fn one_in_doubt_stays_in_use_and_says_nothing() {
     assert_eq!(all.health(ID), Health::Up);
 }
 
+#[test]
+fn the_last_adapter_is_used_without_proof_where_nobody_answers_for_10_s() {
+    let mut all = Adapters::new(&[1, 1]);
+    for id in [ID, OTHER] {
+        all.handle(id, PortDown(1), Ns(0));
+    }
+    all.handle(ID, PortUp(1), Ns(0));
+    let mut told = Vec::new();
+    let mut now = Ns(0);
+    while now < Ns(LAST_NS + LONGEST_NS + ANSWER_NS) {
+        told.extend(steps(&mut all).into_iter().map(|step| (now, step)));
+        now = all.poll_timeout().expect("it is probed for ever");
+        all.handle_timeout(now);
+    }
+    told.extend(steps(&mut all).into_iter().map(|step| (now, step)));
+    let back = told
+        .iter()
+        .filter(|(_, step)| *step == AdapterStep::Back(ID));
+    let times: Vec<Ns> = back.map(|(at, _)| *at).collect();
+    assert!(times.len() == 1 && times[0] >= Ns(LAST_NS), "{times:?}");
+    assert_eq!((all.health(ID), all.may_use(ID)), (Health::Suspect, true));
+    for _ in 0..6 {
+        for step in steps(&mut all) {
+            if let AdapterStep::Probe { id, counter } = step {
+                all.handle(id, Probed(counter), now);
+            }
+            assert!(!matches!(step, AdapterStep::Back(_)), "it was back");
+        }
+        now = all.poll_timeout().unwrap_or(now);
+        all.handle_timeout(now);
+    }
+    assert_eq!(all.health(ID), Health::Up);
+}
+
 fn news() -> impl Strategy<Value = AdapterNews> {
     prop_oneof![
         2 => Just(Fatal),
@@ -262,7 +296,10 @@ impl Owner {
                 AdapterStep::Back(id) => {
                     let at = usize::from(id.0);
                     assert!(std::mem::take(&mut self.is_out[at]), "it was not out");
-                    assert!(self.row[at] >= ROW, "back behind {} probes", self.row[at]);
+                    let has_waited = now.since(Ns(0)) >= LAST_NS;
+                    let is_last = self.is_out.iter().filter(|out| **out).count() == 1;
+                    let is_proven = self.row[at] >= ROW || is_last && has_waited;
+                    assert!(is_proven, "back behind {} probes", self.row[at]);
                 }
             }
         }
