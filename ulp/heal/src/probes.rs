@@ -9,7 +9,7 @@
 //! read yet is no silence.
 
 use crate::number::{Ns, PathId};
-use crate::paths::{PROBES, Paths, Verdict};
+use crate::paths::{PROBES, Path, Paths, Verdict};
 use std::collections::VecDeque;
 
 #[cfg(test)]
@@ -104,7 +104,8 @@ pub struct Probes {
 /// The way back to a better path.
 #[derive(Clone, Copy, Debug)]
 struct Back {
-    to: Option<PathId>,
+    /// The path with its number: that may become another one's.
+    to: Option<(PathId, Path)>,
     at: Ns,
     counter: u32,
     sent: Ns,
@@ -178,7 +179,9 @@ impl Probes {
         let is_of_return = counter & OF_RETURN != 0;
         if is_of_return {
             let back = &mut self.back;
-            if back.to != Some(by) || counter & ROUNDS != back.counter & ROUNDS || back.is_answered
+            if back.to.map(|(to, _)| to) != Some(by)
+                || counter & ROUNDS != back.counter & ROUNDS
+                || back.is_answered
             {
                 return false;
             }
@@ -246,12 +249,13 @@ impl Probes {
     fn go_back(&mut self, seen: &Seen, paths: &Paths, now: Ns) {
         let current = seen.current.filter(|_| seen.may_return);
         let better = current.and_then(|current| paths.better(current));
+        let better = better.and_then(|better| Some((better, *paths.get(better)?)));
         let back = &mut self.back;
         if better != back.to {
             (back.to, back.at, back.row, back.proven) = (better, now.after(RETURN_NS), 0, None);
             back.is_answered = true;
         }
-        let Some(to) = better else {
+        let Some((to, _)) = better else {
             let has_held = back.last.is_none_or(|last| now.since(last) >= HELD_NS);
             if seen.current.is_some() && has_held {
                 back.pause_ns = FIRST_RETURN_NS;

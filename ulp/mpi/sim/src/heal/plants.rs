@@ -72,7 +72,8 @@ pub enum Fault {
     AnswersOwnNumber,
     /// 34: a late question breaks a good connection.
     LateQuestion,
-    /// 35: an answer to no question is not answered.
+    /// 35: neither an answer to no question nor a question of a life that is over is answered. It
+    /// is none of [`Fault::ALL`]: 1,000 seeds do not find it.
     StrayAnswer,
     /// 36: a message is taken before what is under way is judged.
     MessageFirst,
@@ -97,7 +98,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// All that are found.
     pub const ALL: [Self; 44] = [
         Self::NoFence,
         Self::WordBeforeDrain,

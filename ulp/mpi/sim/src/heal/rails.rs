@@ -466,7 +466,8 @@ impl World {
             || self
                 .ruined_at
                 .is_some_and(|then| now.since(then) < 4 * RECENT_NS);
-        if !is_passable && !is_excused {
+        let has_left = self.ranks[peer].is_over || self.ranks[peer].is_dead;
+        if !is_passable && !is_excused && !has_left {
             return Err(format!(
                 "H8: {me} returns to {path:?} of {peer}, which carries nothing"
             ));

@@ -495,10 +495,13 @@ impl World {
         let link = self.link(me, datagram.from as usize);
         let is_asking = link.session.state() == State::Asking;
         let has_life = matches!(link.session.state(), State::Up | State::Replaying);
+        let is_old = datagram.epoch == link.session.epoch();
+        let is_over = is_old && matches!(link.session.state(), State::Fenced | State::Asking);
         let is_asked = is_asking && datagram.epoch == link.asked;
         let is_known = is_asked || has_life && datagram.epoch == link.session.epoch();
         match (fault, datagram.kind) {
             (Some(Fault::StrayAnswer), Kind::Rep) if !is_known => return None,
+            (Some(Fault::StrayAnswer), Kind::Req) if is_over => return None,
             (Some(Fault::BothStand), Kind::Req) if is_asking && datagram.from < datagram.to => {
                 return None;
             }
