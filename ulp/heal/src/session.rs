@@ -12,6 +12,7 @@
 mod answer;
 mod ask;
 mod contract;
+mod ground;
 mod report;
 mod timers;
 mod transmit;
@@ -25,6 +26,7 @@ use crate::cause::{Cause, Reason};
 use crate::datagram::{Datagram, Endpoint, Kind};
 use crate::number::{AdapterId, Epoch, Ns, Number, PathId, Word};
 pub use contract::{AdapterChange, Limits, PeerNews, State, Step, Taken, Transmit};
+use ground::Ground;
 pub use report::Report;
 use timers::Clock;
 use transmit::Outbox;
@@ -95,6 +97,8 @@ struct Heard {
     path: PathId,
     /// The own one.
     by: PathId,
+    /// The peer's adapter.
+    adapter: AdapterId,
     /// The asker's last life when it asked.
     after: Epoch,
 }
@@ -107,6 +111,7 @@ impl Heard {
             word: datagram.word,
             path: datagram.path,
             by,
+            adapter: datagram.origin.adapter,
             after: datagram.after,
         }
     }
@@ -140,8 +145,7 @@ pub struct Session {
     is_spoiled: bool,
     /// Questions of this life that came by another path than the answered one.
     strangers: u8,
-    /// The adapter of the next queue pair; none: there is none to be had.
-    adapter: Option<AdapterId>,
+    ground: Ground,
     cause: Cause,
     reason: Option<Reason>,
     /// A path by which nothing could be done.
@@ -163,6 +167,7 @@ impl Session {
             word: Word::default(),
             path: PathId(0),
             by: PathId(0),
+            adapter: AdapterId(0),
             after: Epoch::NONE,
         };
         Self {
@@ -178,7 +183,7 @@ impl Session {
             question: None,
             is_spoiled: false,
             strangers: 0,
-            adapter: Some(AdapterId(0)),
+            ground: Ground::default(),
             cause: Cause::First,
             reason: None,
             failed_path: None,
@@ -286,14 +291,18 @@ impl Session {
         let last = std::mem::replace(&mut self.taken, taken);
         self.stage = Stage::Clear;
         self.is_spoiled = false;
-        self.report.fenced(now);
+        self.ground.made_on = None;
+        let is_move = std::mem::take(&mut self.ground.is_move);
+        self.report.fenced(now, is_move);
         if self.state == State::Lost {
             self.notices.lost = true;
             return;
         }
         let is_fruitful =
             taken.received != last.received || taken.acknowledged != last.acknowledged;
-        self.clock.back_off(is_fruitful, &self.limits, now);
+        if !is_move {
+            self.clock.back_off(is_fruitful, &self.limits, now);
+        }
         self.tell();
         self.proceed(now);
     }
@@ -305,19 +314,25 @@ impl Session {
             Ok(own) => {
                 self.own = own;
                 self.clock.made();
-                self.stage = Stage::Ready;
+                let may_use = self
+                    .ground
+                    .made_on
+                    .is_none_or(|seat| self.ground.may_use(seat));
+                self.ground.is_move = !may_use;
+                self.stage = if may_use { Stage::Ready } else { Stage::Fence };
             }
             Err(_) => {
                 self.clock.not_made(&self.limits, now);
+                self.ground.not_made();
                 self.stage = Stage::Clear;
             }
         }
         if self.state != State::Lost {
             self.proceed(now);
-        } else if self.stage == Stage::Ready {
-            self.stage = Stage::Fence;
-        } else {
+        } else if self.stage == Stage::Clear {
             self.notices.lost = true;
+        } else {
+            self.stage = Stage::Fence;
         }
     }
 
@@ -349,32 +364,12 @@ impl Session {
         }
     }
 
-    /// Something happened to an adapter of this side.
-    pub fn handle_adapters(&mut self, change: AdapterChange, now: Ns) {
-        match change {
-            AdapterChange::Failed(id) if self.adapter == Some(id) => {
-                self.adapter = None;
-                self.leave(Cause::PortDown, now);
-            }
-            AdapterChange::Failed(_) => (),
-            AdapterChange::Back(id) => {
-                self.adapter = self.adapter.or(Some(id));
-                self.clock.has_adapter();
-                self.proceed(now);
-            }
-            AdapterChange::NoneLeft => {
-                self.adapter = None;
-                self.clock.has_none(now);
-                self.leave(Cause::DeviceFatal, now);
-            }
-        }
-    }
-
     /// Own keys are others from here on, and the last number that was given is `sent`. A word that
     /// is not told yet says so, too: an adapter may be opened anew behind a fence.
     pub fn handle_keys(&mut self, keys: u16, sent: Number) {
         (self.taken.keys, self.taken.sent) = (keys, sent);
-        if self.state == State::Fenced && matches!(self.stage, Stage::Clear | Stage::Make) {
+        let has_none = matches!(self.stage, Stage::Clear | Stage::Make | Stage::Making);
+        if self.state == State::Fenced && has_none {
             self.tell();
         }
     }
@@ -409,8 +404,10 @@ impl Session {
             }
             Stage::Make => {
                 self.stage = Stage::Making;
+                let seat = self.choose_seat();
                 Some(Step::Make {
-                    adapter: self.adapter.unwrap_or_default(),
+                    adapter: seat.adapter,
+                    port: seat.port,
                 })
             }
             Stage::Connect(epoch) => {
@@ -478,6 +475,7 @@ impl Session {
         };
         self.outbox.own = false;
         self.clock.rest();
+        self.clock.settle();
         self.report.connected(now);
     }
 
@@ -496,24 +494,10 @@ impl Session {
         self.strangers = 0;
         self.notices = Notices::default();
         // The path of before is the first that is tried (the paper's Figure 3).
-        let before = (!self.lives.epoch.is_none()).then_some(self.remote.by);
-        let before = before.filter(|by| self.failed_path != Some(*by));
-        (self.outbox.own, self.outbox.own_by, self.outbox.rtu) = (false, before, false);
+        self.outbox.begins = (!self.lives.epoch.is_none()).then_some(self.remote.by);
+        (self.outbox.own, self.outbox.own_by, self.outbox.rtu) = (false, None, false);
+        self.ground.wanted = None;
         self.clock.begin(now);
-    }
-
-    /// The adapter cannot be used: what lives on it is over.
-    fn leave(&mut self, cause: Cause, now: Ns) {
-        match self.stage {
-            Stage::Connect(_) | Stage::Connecting(_) => self.spoil(cause),
-            _ if self.has_life() => {
-                self.outbox.down = Some((self.lives.epoch, None));
-                self.fence(cause, now);
-            }
-            Stage::Ready => self.fence(cause, now),
-            Stage::Make => self.stage = Stage::Clear,
-            _ => (),
-        }
     }
 
     /// In FENCED: does what comes next, if it can be done.
@@ -521,18 +505,21 @@ impl Session {
         if self.state != State::Fenced {
             return;
         }
+        self.judge_question();
         match self.stage {
             Stage::Clear => {
                 let is_wanted = self.question.is_some() || self.clock.may_ask(now);
-                if is_wanted && self.adapter.is_some() && self.clock.may_make(now) {
+                if is_wanted && self.ground.has_any() && self.clock.may_make(now) {
                     self.stage = Stage::Make;
                 }
             }
-            Stage::Ready => match self.question.take() {
-                Some(question) => {
+            Stage::Ready => match self.question {
+                Some(question) if self.ground.is_here(question.by) => {
+                    self.question = None;
                     self.remote = question;
                     self.stage = Stage::Connect(question.epoch);
                 }
+                Some(question) => self.move_on(question.by, now),
                 None if self.clock.may_ask(now) => self.ask(now),
                 None => (),
             },

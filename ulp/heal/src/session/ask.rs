@@ -16,6 +16,7 @@ impl Session {
         self.stage = Stage::Ready;
         self.outbox.own = true;
         self.clock.repeat_from(now);
+        self.clock.stay(now);
     }
 
     /// The peer has done with the question under way: it answered it, and failed. That was a life
@@ -28,12 +29,19 @@ impl Session {
         self.proceed(now);
     }
 
-    /// The question goes by this path, by which the peer was heard.
+    /// The question goes by this path, by which the peer was heard; if it leaves from another port,
+    /// once those of this one have been asked.
     pub(super) fn ask_by(&mut self, by: PathId, now: Ns) {
         match self.state {
-            State::Asking => (self.outbox.own, self.outbox.own_by) = (true, Some(by)),
-            State::Fenced => {
+            State::Asking => {
+                self.outbox.own = true;
+                if self.ground.is_here(by) {
+                    self.outbox.own_by = Some(by);
+                }
+            }
+            State::Fenced if self.ground.may_go(by) => {
                 self.outbox.own_by = Some(by);
+                self.ground.wanted = Some(self.ground.seat(by));
                 self.proceed(now);
             }
             _ => (),
@@ -45,6 +53,8 @@ impl Session {
         let epoch = datagram.epoch;
         let is_connecting = self.is_connecting(epoch);
         match self.state {
+            // It would connect what it did not come to: it is repeated.
+            State::Asking if epoch == self.lives.asked && !self.ground.is_here(by) => (),
             State::Asking if epoch == self.lives.asked && !is_connecting => {
                 self.remote = Heard::of(datagram, by);
                 self.stage = Stage::Connect(epoch);

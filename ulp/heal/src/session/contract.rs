@@ -40,6 +40,8 @@ pub enum Step {
     Make {
         /// On this adapter.
         adapter: AdapterId,
+        /// By this port; 0: [`super::Session::handle_paths`] has told of none.
+        port: u8,
     },
     /// Take the queue pair to where it may send and receive, then call
     /// [`super::Session::connected`].

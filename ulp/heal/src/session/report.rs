@@ -64,9 +64,10 @@ impl Record {
         self.so_far.detect_ns = u64::from(since_us) * 1000;
     }
 
-    pub(super) fn fenced(&mut self, now: Ns) {
+    /// A fence is done: of a life, or of a queue pair that was never connected.
+    pub(super) fn fenced(&mut self, now: Ns, is_move: bool) {
         (self.fenced, self.connected) = (now, now);
-        self.so_far.tries += 1;
+        self.so_far.tries += u32::from(!is_move);
     }
 
     /// The peer has answered, or is answered.

@@ -394,7 +394,7 @@ fn what_happens_while_a_life_is_connected_is_not_forgotten() {
     owner.get(Kind::Rep, 6);
     owner.session.poll_step();
     owner.session.connected(Err(110), NOW);
-    assert_eq!(owner.outcome(), "DOWN6 fence make REQ7' ASKING");
+    assert_eq!(owner.outcome(), "DOWN6' fence make REQ7' ASKING");
 }
 
 #[test]

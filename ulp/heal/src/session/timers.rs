@@ -19,6 +19,10 @@ const VERY_LATE_PAUSE_NS: u64 = SECOND;
 const EACH_NS: u64 = MILLISECOND;
 /// Heals without a message between them that do not back off.
 const FREE: u32 = 3;
+/// A question stays with the paths of one port for so long before it goes by those of another one;
+/// doubled, because a peer that looks seldom must have the time to answer one of them.
+const STAY_NS: u64 = 50 * MILLISECOND;
+const LONGEST_STAY_NS: u64 = 2 * SECOND;
 /// Somebody who waits looks so often;
 const LOOK_NS: u64 = SECOND;
 /// and who does not look for so long has not listened: that is no silence of the peer.
@@ -42,6 +46,9 @@ pub(super) struct Clock {
     /// No queue pair is made before, and the pause that follows the next one that cannot be made.
     make_at: Ns,
     make_pause_ns: u64,
+    /// The question goes by the paths of another port from here on, and how long it stays there.
+    move_at: Ns,
+    stay_ns: u64,
     /// When something of the peer was last heard.
     heard: Ns,
     /// Since when there is no adapter.
@@ -62,6 +69,8 @@ impl Default for Clock {
             not_before: Ns(0),
             make_at: Ns(0),
             make_pause_ns: 0,
+            move_at: Ns(0),
+            stay_ns: STAY_NS,
             heard: Ns(0),
             none_since: None,
             looked: Ns(0),
@@ -146,6 +155,25 @@ impl Clock {
         self.make_at = now.after(self.make_pause_ns);
     }
 
+    /// A question is asked by the paths of a port.
+    pub(super) fn stay(&mut self, now: Ns) {
+        self.move_at = now.after(self.stay_ns);
+    }
+
+    /// Whether those of another port may be asked in their place.
+    pub(super) fn may_move(&self, now: Ns) -> bool {
+        now >= self.move_at
+    }
+
+    pub(super) fn moved(&mut self) {
+        self.stay_ns = (self.stay_ns * 2).min(LONGEST_STAY_NS);
+    }
+
+    /// A life is open.
+    pub(super) fn settle(&mut self) {
+        self.stay_ns = STAY_NS;
+    }
+
     pub(super) fn heard(&mut self, now: Ns) {
         self.heard = now;
     }
@@ -175,11 +203,13 @@ impl Session {
         self.clock.crowd = not_up;
     }
 
-    /// When [`Session::handle_timeout`] is to be called.
+    /// When [`Session::handle_timeout`] is to be called; at once where there is a step.
     pub fn poll_timeout(&self) -> Option<Ns> {
         let waits = self.state == State::Fenced && self.stage == Stage::Clear;
         let is_ready = self.state == State::Fenced && self.stage == Stage::Ready;
-        let begins = (waits && self.adapter.is_some())
+        let has_step = matches!(self.stage, Stage::Fence | Stage::Make | Stage::Connect(_));
+        let step = has_step.then_some(Ns(0));
+        let begins = (waits && self.ground.has_any())
             .then_some(self.clock.make_at)
             .map(|at| {
                 if self.question.is_some() {
@@ -192,7 +222,7 @@ impl Session {
         let looks = self.clock.looked.after(LOOK_NS);
         let ends = self.deadline().map(|(at, _)| at.min(looks));
         let reports = self.report.poll_timeout();
-        [self.clock.again, begins, asks, ends, reports]
+        [step, self.clock.again, begins, asks, ends, reports]
             .into_iter()
             .flatten()
             .min()

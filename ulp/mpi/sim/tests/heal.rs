@@ -23,15 +23,23 @@ fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
         sum.pauses += report.pauses;
         sum.cancelled += report.cancelled;
         sum.renewed += report.renewed;
+        sum.moves += report.moves;
+        sum.silences += report.silences;
+        sum.returns += report.returns;
+        sum.left += report.left;
     }
     println!("{sum:?}");
     assert!(sum.messages > 50_000 && sum.heals > 2000, "{sum:?}");
     for count in [sum.replayed, sum.both, sum.lost, sum.wraps, sum.pauses] {
         assert!(count > 100, "{sum:?}");
     }
+    for count in [sum.moves, sum.returns, sum.left] {
+        assert!(count > 500, "{sum:?}");
+    }
     for count in [sum.records, sum.brief, sum.cancelled, sum.renewed] {
         assert!(count > 50, "{sum:?}");
     }
+    assert!(sum.silences > 20, "{sum:?}");
     assert!(sum.halves > 10 && sum.doubles > 10, "{sum:?}");
 }
 

@@ -49,6 +49,14 @@ impl World {
             }
         }
         let is_hard = !self.is_quiet() && self.rng.chance(200);
+        let is_late = !is_hard && !self.is_quiet() && self.rng.chance(150);
+        if is_late {
+            // LAST_WQE comes late: behind the fence it does not come at all.
+            self.queue_pairs[at].state = QueuePairState::Error;
+            let when = self.now.after(1 + self.rng.below(15_000 * MICROSECOND));
+            self.at(when, Event::Flush(at));
+            return Ok(());
+        }
         while !is_hard && !self.queue_pairs[at].limbo.is_empty() {
             self.place(at)?;
         }
@@ -57,9 +65,33 @@ impl World {
         let receives = lost.filter(|op| matches!(op, Op::Send(_))).count() as u32;
         one.state = QueuePairState::Error;
         if !self.is(super::Fault::ReceivesForgotten) {
-            self.ranks[owner].receives += receives;
+            let adapter = self.queue_pairs[at].from.adapter;
+            self.device_mut(owner, adapter).receives += receives;
         }
         Ok(())
+    }
+
+    /// LAST_WQE comes: what was acknowledged is placed, if the queue pair is not destroyed yet.
+    pub fn flush(&mut self, at: usize) -> Outcome {
+        while self.queue_pairs[at].state == QueuePairState::Error
+            && !self.queue_pairs[at].limbo.is_empty()
+        {
+            self.place(at)?;
+        }
+        Ok(())
+    }
+
+    /// A queue pair is destroyed. Receives that it had taken and not filled come back.
+    pub fn destroy(&mut self, at: usize) {
+        let one = &mut self.queue_pairs[at];
+        one.state = QueuePairState::Destroyed;
+        let (owner, adapter, opening) = (one.owner, one.from.adapter, one.opening);
+        let lost = one.limbo.drain(..).filter(|op| matches!(op, Op::Send(_)));
+        let receives = lost.count() as u32;
+        let device = self.device_mut(owner, adapter);
+        if device.opening == opening {
+            device.receives += receives;
+        }
     }
 
     /// Something was posted.
@@ -88,17 +120,12 @@ impl World {
         if one.state != QueuePairState::Connected || one.sends.is_empty() {
             return Ok(());
         }
-        let (owner, peer, path) = (one.owner, one.peer, one.path);
-        let is_open = [(owner, peer), (peer, owner)]
-            .iter()
-            .all(|(from, to)| !self.dead_paths.is_dead(*from, *to, path, self.now))
-            && self.has_adapter(owner)
-            && self.has_adapter(peer);
-        if !is_open || !self.takes_from(at) {
+        let (owner, peer, adapter) = (one.owner, one.peer, one.to.adapter);
+        if !self.reaches(at) || !self.takes_from(at) {
             return self.wait(at);
         }
         let is_send = matches!(self.queue_pairs[at].sends.front(), Some(Op::Send(_)));
-        if is_send && self.ranks[peer].receives == 0 {
+        if is_send && self.device(peer, adapter).receives == 0 {
             // There is no receive: it is asked again, as often as it takes.
             let (now, one) = (self.now, &mut self.queue_pairs[at]);
             let since: Ns = *one.stuck.get_or_insert(now);
@@ -110,8 +137,9 @@ impl World {
         let one = &mut self.queue_pairs[at];
         one.stuck = None;
         let op = one.sends.pop_front().expect("it is not empty");
+        one.oldest = (!one.sends.is_empty()).then_some(self.now);
         let remote = one.remote.expect("it is connected");
-        self.ranks[peer].receives -= u32::from(is_send);
+        self.device_mut(peer, adapter).receives -= u32::from(is_send);
         self.wake_soon(owner);
         match op {
             Op::Part(part) => self.carry_part(at, remote, part)?,
@@ -144,8 +172,12 @@ impl World {
         let one = &self.queue_pairs[at];
         let (owner, peer) = (one.owner, one.peer);
         let needs_key = !matches!(part.how, How::Lane { .. });
-        if part.own != self.ranks[owner].links[peer].own_keys
-            || needs_key && part.key != self.ranks[peer].links[owner].own_keys
+        let far = &self.queue_pairs[remote];
+        let is_of = |link: &super::rank::Link, key: u16, one: &super::wire::QueuePair| {
+            key == link.own_keys && link.keyed_on == Some((one.from.adapter, one.opening))
+        };
+        if !is_of(&self.ranks[owner].links[peer], part.own, one)
+            || needs_key && !is_of(&self.ranks[peer].links[owner], part.key, far)
         {
             return Err(format!("H5: {owner} names a void key to {peer}: {part:?}"));
         }

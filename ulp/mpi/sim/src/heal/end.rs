@@ -1,6 +1,6 @@
 //! What is so when nothing fails any more: all is delivered, and nobody waits for anything.
 
-use super::rank::RECEIVES;
+use super::device::RECEIVES;
 use super::wire::Outcome;
 use super::world::World;
 use ferriband_heal::{Log, State};
@@ -10,8 +10,15 @@ impl World {
     pub fn at_rest(&mut self) -> Outcome {
         let count = self.ranks.len();
         for (me, peer) in (0..count * count).map(|pair| (pair / count, pair % count)) {
-            if me == peer || self.ranks[me].is_dead {
+            if me == peer || self.ranks[me].is_dead || self.ranks[me].is_over {
                 continue;
+            }
+            if self.ranks[me].is_closing {
+                let is_quiet = self.ranks[me].is_quiet;
+                return Err(format!(
+                    "H9: {me} does not leave ({is_quiet}); {}",
+                    self.states()
+                ));
             }
             let left = self.ranks[me].program.len();
             if left > 0 {
@@ -56,7 +63,7 @@ impl World {
     }
 
     /// H3 and H10: all has come, and nothing is left of it.
-    fn link_at_rest(&self, me: usize, peer: usize) -> Outcome {
+    pub fn link_at_rest(&self, me: usize, peer: usize) -> Outcome {
         let other = self.ranks[peer].links[me].delivered;
         let link = &self.ranks[me].links[peer];
         if other != link.given {
@@ -85,8 +92,13 @@ impl World {
     /// H10: all receives are posted again.
     fn receives_at_rest(&self) -> Outcome {
         for (me, rank) in self.ranks.iter().enumerate() {
-            let posted = rank.receives;
-            if !rank.is_dead && posted != RECEIVES {
+            let is_there = !rank.is_dead && !rank.is_over;
+            let open = rank.devices.iter().filter(|device| device.is_open);
+            let posted = open.map(|device| device.receives);
+            if let Some(posted) = posted
+                .filter(|_| is_there)
+                .find(|posted| *posted != RECEIVES)
+            {
                 return Err(format!(
                     "H10: {posted} of {RECEIVES} receives of {me} are posted"
                 ));
@@ -101,7 +113,7 @@ impl World {
             .ranks
             .iter()
             .enumerate()
-            .filter(|(_, one)| !one.is_dead)
+            .filter(|(_, one)| !one.is_dead && !one.is_over)
         {
             for (peer, link) in rank.links.iter().enumerate() {
                 let sleeps = link.inbound.is_none() || link.lull.is_quiet();

@@ -60,11 +60,13 @@ impl World {
         }
         let link = &self.ranks[me].links[peer];
         let main = link.queue_pair.expect("it is up");
-        let (epoch, path) = (link.session.epoch(), self.queue_pairs[main].path);
-        let at = self.new_queue_pair(me, peer);
+        let epoch = link.session.epoch();
+        let main = self.queue_pairs[main].clone();
+        let at = self.new_queue_pair(me, peer, main.from);
         let landings = self.link(me, peer).lane.landing.clone();
         let one = &mut self.queue_pairs[at];
-        (one.is_lane, one.life, one.path, one.landings) = (true, epoch, path, landings);
+        (one.is_lane, one.life, one.path, one.landings) = (true, epoch, main.path, landings);
+        (one.to, one.route) = (main.to, main.route);
         let link = self.link(me, peer);
         link.lane.queue_pair = Some(at);
         link.lane.state = LaneState::Told;

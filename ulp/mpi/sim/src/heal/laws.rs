@@ -111,11 +111,19 @@ impl Laws {
     }
 
     /// H6: nobody is lost who lives, and for silence only after enough of it.
-    pub fn lost(&self, me: usize, peer: usize, why: Reason, is_dead: bool, now: Ns) -> Outcome {
+    pub fn lost(
+        &self,
+        me: usize,
+        peer: usize,
+        why: Reason,
+        (is_dead, is_over): (bool, bool),
+        now: Ns,
+    ) -> Outcome {
         let silence = now.since(self.contacts[me][peer]);
         let is_due = match why {
             Reason::Dead => is_dead,
-            Reason::Silent { .. } => is_dead && silence >= HEAL_FOR_NS,
+            Reason::Over => is_over,
+            Reason::Silent { .. } | Reason::NoAdapter { .. } => is_dead && silence >= HEAL_FOR_NS,
             _ => false,
         };
         if is_due {

@@ -1,8 +1,9 @@
 //! What the ranks of a run do, and which faults meet them until it is quiet.
 
+use super::device::Ruin;
 use super::rank::Task;
 use crate::Rng;
-use ferriband_heal::{Ns, PathId};
+use ferriband_heal::Ns;
 use ferriband_mpi_proto::fast::{Design, Plan as BlockPlan, SLOT};
 use std::collections::VecDeque;
 
@@ -10,20 +11,29 @@ const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 const HOUR_NS: u64 = 3600 * SECOND;
+/// Longer than any run.
+pub const FOR_GOOD: u64 = 1 << 62;
 
 /// A fault from outside.
 #[derive(Clone, Copy, Debug)]
 pub enum Blow {
     /// The queue pair of the first rank to the second goes to error.
     QueuePair(usize, usize),
-    /// A path carries nothing from the first rank to the second for so long.
-    Path(usize, usize, PathId, u64),
+    /// Paths carry nothing in one direction for so long.
+    Path(Ruin, u64),
     /// Each queue pair between the two fails as soon as it is connected, until then.
     Storm(usize, usize, Ns),
-    /// A rank computes, or is stopped, for so long.
-    Away(usize, u64),
-    /// A rank's adapter cannot be used for so long.
-    Adapter(usize, u64),
+    /// A rank computes for so long; or it is stopped, its echo with it.
+    Away(usize, u64, bool),
+    /// An adapter of a rank is in error, and cannot be opened for so long; perhaps with what nobody
+    /// has polled.
+    Adapter(usize, usize, u64, bool),
+    /// All adapters of two ranks.
+    Both(usize, usize, u64),
+    /// A port is down for so long, and carries nothing for so much longer.
+    Port(usize, usize, u8, [u64; 2]),
+    /// It has another address.
+    Address(usize, usize, u8),
     /// A rank dies.
     Kill(usize),
 }
@@ -31,7 +41,12 @@ pub enum Blow {
 /// The world's nature in one run.
 pub struct Plan {
     pub ranks: usize,
-    pub paths: u8,
+    /// The ports of each adapter of each rank.
+    pub adapters: Vec<Vec<u8>>,
+    /// Bits of a LID that choose a route.
+    pub lmc: u8,
+    /// Nothing lasts for good that all paths between these adapters need, by their first ports.
+    pub survivor: usize,
     pub programs: Vec<VecDeque<Task>>,
     pub blows: Vec<(Ns, Blow)>,
     /// From here on nothing fails any more.
@@ -75,11 +90,20 @@ impl Plan {
         let has_launcher = rng.chance(800);
         let span = [2 * MILLISECOND, 50 * MILLISECOND, 2 * SECOND, 20 * SECOND];
         let span = span[rng.below(4) as usize];
-        let paths = 1 + rng.below(3) as u8;
+        let port = |rng: &mut Rng| if rng.chance(300) { 2 } else { 1 };
+        let count = |rng: &mut Rng| [1, 1, 2, 2, 3][rng.below(5) as usize];
+        let adapters: Vec<Vec<u8>> = (0..ranks)
+            .map(|_| (0..count(rng)).map(|_| port(rng)).collect())
+            .collect();
+        let least = adapters.iter().map(Vec::len).min().unwrap_or(1);
+        let survivor = rng.below(least as u64) as usize;
+        let finalizes = rng.chance(500);
         let mut plan = Self {
             ranks,
-            paths,
-            programs: programs(rng, ranks, span),
+            adapters,
+            lmc: rng.below(3) as u8,
+            survivor,
+            programs: programs(rng, ranks, span, finalizes),
             blows: Vec::new(),
             quiet_at: Ns(span),
             has_launcher,
@@ -106,10 +130,16 @@ impl Plan {
             let at = Ns(rng.below(within));
             let blow = plan.blow(rng, at);
             let lasts = match blow {
-                Blow::Path(.., for_ns) | Blow::Away(_, for_ns) | Blow::Adapter(_, for_ns) => for_ns,
+                Blow::Path(_, for_ns)
+                | Blow::Away(_, for_ns, _)
+                | Blow::Adapter(.., for_ns, _)
+                | Blow::Both(.., for_ns) => for_ns,
+                Blow::Port(.., [down, shaky]) => down.saturating_add(shaky),
                 Blow::Storm(.., until) => until.since(at),
-                Blow::QueuePair(..) | Blow::Kill(_) => 0,
+                Blow::QueuePair(..) | Blow::Kill(_) | Blow::Address(..) => 0,
             };
+            // What lasts for good does so when it is quiet.
+            let lasts = if lasts > FOR_GOOD / 2 { 0 } else { lasts };
             plan.quiet_at = plan.quiet_at.max(at.after(lasts));
             plan.blows.push((at, blow));
         }
@@ -125,21 +155,42 @@ impl Plan {
             .any(|(_, blow)| matches!(blow, Blow::Kill(_)));
         let lasting = [MILLISECOND, 100 * MILLISECOND, 3 * SECOND][rng.below(3) as usize];
         let lasting = 1 + rng.below(lasting);
+        let adapter = rng.below(self.adapters[one].len() as u64) as usize;
+        let port = 1 + rng.below(self.adapters[one][adapter].into()) as u8;
+        let may_end = adapter != self.survivor && rng.chance(250);
+        let for_ns = if may_end { FOR_GOOD } else { lasting };
         match rng.below(100) {
-            0..48 => Blow::QueuePair(one, other),
-            48..60 => Blow::Adapter(one, lasting),
-            60..75 => Blow::Path(
-                one,
-                other,
-                PathId(rng.below(self.paths.into()) as u8),
-                lasting,
-            ),
+            0..36 => Blow::QueuePair(one, other),
+            36..48 => Blow::Adapter(one, adapter, for_ns, rng.chance(400)),
+            48..51 => Blow::Both(one, other, lasting),
+            51..58 => {
+                let shaky = [0, 2 * MILLISECOND, SECOND][rng.below(3) as usize];
+                Blow::Port(one, adapter, port, [for_ns, 1 + rng.below(shaky + 1)])
+            }
+            58..61 => Blow::Address(one, adapter, port),
+            61..75 => {
+                let far = rng.below(self.adapters[other].len() as u64) as usize;
+                let route = rng.chance(500).then(|| rng.below(1 << self.lmc) as u16);
+                let is_vital = adapter == self.survivor && far == self.survivor;
+                let may_end = !is_vital && rng.chance(400);
+                let ruin = Ruin {
+                    from: one,
+                    to: other,
+                    adapters: (may_end || rng.chance(800)).then_some((adapter, far)),
+                    route,
+                };
+                Blow::Path(ruin, if may_end { FOR_GOOD } else { lasting })
+            }
             75..80 => Blow::Storm(one, other, at.after(rng.below(2 * SECOND))),
             80..97 => {
-                let was_hour = |(_, blow): &(Ns, Blow)| matches!(blow, Blow::Away(_, HOUR_NS));
+                let was_hour = |(_, blow): &(Ns, Blow)| matches!(blow, Blow::Away(_, HOUR_NS, _));
                 let may_be = self.has_launcher && !self.blows.iter().any(was_hour);
                 let is_hour = may_be && rng.chance(10);
-                Blow::Away(one, if is_hour { HOUR_NS } else { lasting })
+                Blow::Away(
+                    one,
+                    if is_hour { HOUR_NS } else { lasting },
+                    rng.chance(300),
+                )
             }
             _ if is_dead => Blow::QueuePair(one, other),
             _ => Blow::Kill(one),
@@ -148,7 +199,7 @@ impl Plan {
 }
 
 /// Rounds of messages to all, with work between them, and a wait for all at the end of each.
-fn programs(rng: &mut Rng, ranks: usize, span: u64) -> Vec<VecDeque<Task>> {
+fn programs(rng: &mut Rng, ranks: usize, span: u64, finalizes: bool) -> Vec<VecDeque<Task>> {
     let mut programs = vec![VecDeque::new(); ranks];
     let mut due = vec![vec![0; ranks]; ranks];
     let rounds = 1 + rng.below(5);
@@ -167,6 +218,9 @@ fn programs(rng: &mut Rng, ranks: usize, span: u64) -> Vec<VecDeque<Task>> {
         for (program, due) in programs.iter_mut().zip(&due) {
             program.push_back(Task::Await(due.clone()));
         }
+    }
+    for program in programs.iter_mut().filter(|_| finalizes) {
+        program.push_back(Task::Finalize);
     }
     programs
 }

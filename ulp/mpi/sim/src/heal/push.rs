@@ -27,7 +27,7 @@ impl World {
 
     /// Messages that wait, and acknowledgements. True if something went.
     pub fn push(&mut self, me: usize, peer: usize) -> Outcome<bool> {
-        let is_patient = self.rng.chance(700);
+        let is_patient = self.rng.chance(700) && !self.is_closing(me, peer);
         let link = &self.ranks[me].links[peer];
         let Some(at) = link.queue_pair.filter(|_| link.session.is_up()) else {
             return Ok(false);
@@ -40,7 +40,7 @@ impl World {
             return Ok(true);
         }
         let Some(body) = self.link(me, peer).fifo.front().copied() else {
-            let waits = !self.link(me, peer).moving.is_empty();
+            let waits = !self.link(me, peer).moving.is_empty() || self.waits_to_leave(me, peer);
             return Ok(waits && self.probe(me, peer, at)?);
         };
         if !body.is_numbered() {

@@ -1,16 +1,19 @@
 //! What a rank knows of the others, and where it is in its program.
 
+use super::device::{Device, Flight, Happening};
 use super::roads::{Inbound, Lane, Outbound};
 use super::wire::{Body, Completion, Message};
 use ferriband_heal::kept::Kept;
-use ferriband_heal::{Epoch, Ns, Number, Path, PathId, Paths, Session};
+use ferriband_heal::{
+    AdapterStep, Adapters, Epoch, Log, Ns, Number, Paths, Probes, Reach, Session, State,
+};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::fast::Lull;
 use ferriband_mpi_proto::resume::{Keys, Moving, Resume, Under};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Receives of a rank for messages by SEND.
-pub const RECEIVES: u32 = 48;
+/// The peer's card is read anew so often while its owner does not answer, ever less.
+pub const READ_NS: u64 = 50_000_000;
 
 /// A copy in the log: its number, what it says, and the credit that its envelope told.
 pub type Copied = (u32, Body, u32);
@@ -55,6 +58,19 @@ pub struct Offer {
 pub struct Link {
     pub session: Session,
     pub paths: Paths,
+    pub reach: Reach,
+    pub probes: Probes,
+    /// What the session was last seen in, since when, and when the heal under way began.
+    pub seen: State,
+    pub since: Ns,
+    pub began: Option<Ns>,
+    /// When the peer's card is read anew.
+    pub read_at: Option<Ns>,
+    pub read_pause: u64,
+    /// When a probe or its answer was last lost or late by chance.
+    pub probe_lost: Option<Ns>,
+    /// The adapter that the keys of today are of, and its opening.
+    pub keyed_on: Option<(usize, u32)>,
     pub queue_pair: Option<usize>,
     pub log: Kept,
     /// What the log has copies of, and what it holds by buffer.
@@ -112,16 +128,19 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn new(session: Session, sent: Number, received: Number, paths: u8) -> Self {
-        let mut table = Paths::default();
-        let path = |dlid| Path {
-            dlid,
-            ..Path::default()
-        };
-        table.renew(&(1..=u16::from(paths)).map(path).collect::<Vec<_>>());
+    pub fn new(session: Session, sent: Number, received: Number) -> Self {
         Self {
             session,
-            paths: table,
+            paths: Paths::default(),
+            reach: Reach::default(),
+            probes: Probes::default(),
+            seen: State::Idle,
+            since: Ns(0),
+            began: None,
+            read_at: None,
+            read_pause: READ_NS,
+            probe_lost: None,
+            keyed_on: None,
             queue_pair: None,
             log: Kept::behind(sent),
             copies: VecDeque::new(),
@@ -161,6 +180,11 @@ impl Link {
             inbound: None,
             lull: Lull::default(),
         }
+    }
+
+    /// Nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.log.bytes() == 0 && self.transfers.is_empty() && self.fifo.is_empty()
     }
 
     /// What is under way, as a replay must know it.
@@ -231,21 +255,36 @@ pub enum Task {
     Compute(u64),
     /// Waits until so many have come in all from each rank.
     Await(Vec<u64>),
+    /// MPI_Finalize.
+    Finalize,
 }
 
 pub struct Rank {
     pub links: Vec<Link>,
-    /// Datagrams that have come, with their path.
-    pub inbox: VecDeque<(PathId, Vec<u8>)>,
+    /// Datagrams that have come.
+    pub inbox: VecDeque<Flight>,
+    /// Its adapters as they are, and as it knows them; what they have told: adapter, opening, what.
+    pub devices: Vec<Device>,
+    pub adapters: Adapters,
+    pub events: VecDeque<(usize, u32, Happening)>,
+    /// Adapters that are to be closed.
+    pub closing: Vec<bool>,
+    /// Serial of its card, which is to be written anew.
+    pub serial: u32,
+    pub is_changed: bool,
+    /// What a planted fault has to do.
+    pub steps: VecDeque<AdapterStep>,
+    /// Its process is stopped until then, its echo with it.
+    pub stopped_until: Ns,
+    /// Its program has finalised: it waits for acknowledgements; and all are there; and it has left.
+    pub is_closing: bool,
+    pub is_quiet: bool,
+    pub is_over: bool,
     pub completions: VecDeque<(usize, Completion)>,
     pub program: VecDeque<Task>,
     /// It computes or is stopped.
     pub away_until: Ns,
     pub is_dead: bool,
-    /// Until then its adapter cannot be used.
-    pub adapter_at: Ns,
-    /// Receives that are posted.
-    pub receives: u32,
     /// When it goes on.
     pub turn_at: Option<Ns>,
     /// How long it sleeps while somebody may write to a block of its.

@@ -2,6 +2,7 @@
 
 use super::Fault;
 use super::block::alone;
+use super::device::Spot;
 use super::long::is_fin;
 use super::wire::{Body, Completion, Message, Op, Outcome, QueuePair, QueuePairState};
 use super::world::World;
@@ -26,15 +27,16 @@ impl World {
                 self.notices(peer);
                 self.begin_fence(me, peer, of, cause)?;
             }
-            Step::Make { .. } => self.make(me, peer),
+            Step::Make { adapter, port } => self.make(me, peer, adapter.0.into(), port),
             Step::Connect { epoch, end, by } => self.connect(me, peer, epoch, end, by)?,
             Step::Replay { own, peer: told } => self.begin_replay(me, peer, own, told)?,
             Step::Up => self.report.heals += u64::from(self.laws.is_heal(me, peer)),
             Step::Lost(reason) => {
-                let is_dead = self.ranks[peer].is_dead;
-                self.laws.lost(me, peer, reason, is_dead, self.now)?;
+                let (is_dead, is_over) = (self.ranks[peer].is_dead, self.ranks[peer].is_over);
+                self.laws
+                    .lost(me, peer, reason, (is_dead, is_over), self.now)?;
                 self.link(me, peer).forget();
-                self.report.lost += 1;
+                self.report.lost += u64::from(is_dead);
             }
         }
         Ok(true)
@@ -42,6 +44,7 @@ impl World {
 
     fn begin_fence(&mut self, me: usize, peer: usize, of: Epoch, cause: Cause) -> Outcome {
         self.laws.fenced(me, peer, of, cause)?;
+        // Until LAST_WQE has come, or 10 ms have passed.
         let pause = [200, 20_000, 10_000_000][self.rng.below(3) as usize];
         let at = self.now.after(self.rng.below(pause));
         let link = self.link(me, peer);
@@ -77,7 +80,7 @@ impl World {
             }
         } else if !self.is(Fault::NoFence) {
             for one in old.into_iter().flatten() {
-                self.queue_pairs[one].state = QueuePairState::Destroyed;
+                self.destroy(one);
             }
         }
         self.throw_away(me, peer)?;
@@ -130,7 +133,7 @@ impl World {
                     has_memory = self.take_in_hand(me, peer, true)?;
                 }
                 Completion::Message(_) if self.is(Fault::ReceivesForgotten) => (),
-                Completion::Message(_) => self.ranks[me].receives += 1,
+                Completion::Message(_) => self.give_receive(me, at),
                 one => self.take_completion(me, at, one)?,
             }
         }
@@ -141,7 +144,9 @@ impl World {
     fn throw_away(&mut self, me: usize, peer: usize) -> Outcome {
         if let Some(half) = self.link(me, peer).in_hand.take() {
             self.report.halves += u64::from(half.is_begun);
-            self.ranks[me].receives += 1;
+            if let Some(at) = self.ranks[me].links[peer].queue_pair {
+                self.give_receive(me, at);
+            }
         }
         self.close_channels(me, peer)?;
         let keeps = self.is(Fault::PatternKept);
@@ -156,8 +161,9 @@ impl World {
     }
 
     /// A queue pair in INIT.
-    pub fn new_queue_pair(&mut self, me: usize, peer: usize) -> usize {
+    pub fn new_queue_pair(&mut self, me: usize, peer: usize, from: Spot) -> usize {
         let tries_ns = 1 + self.rng.below(self.plan.tries_ns);
+        let opening = self.device(me, from.adapter).opening;
         self.queue_pairs.push(QueuePair {
             owner: me,
             peer,
@@ -165,6 +171,11 @@ impl World {
             life: Epoch::NONE,
             remote: None,
             path: PathId(0),
+            from,
+            opening,
+            to: Spot::default(),
+            route: 0,
+            oldest: None,
             sends: VecDeque::new(),
             limbo: VecDeque::new(),
             moves: false,
@@ -177,13 +188,35 @@ impl World {
         self.queue_pairs.len() - 1
     }
 
-    fn make(&mut self, me: usize, peer: usize) {
+    /// The receive that a message came by is posted again.
+    pub fn give_receive(&mut self, me: usize, at: usize) {
+        let one = &self.queue_pairs[at];
+        let (adapter, opening) = (one.from.adapter, one.opening);
+        let device = self.device_mut(me, adapter);
+        if device.opening == opening {
+            device.receives += 1;
+        }
+    }
+
+    fn make(&mut self, me: usize, peer: usize, adapter: usize, port: u8) {
         let now = self.now;
-        if !self.has_adapter(me) || !self.is_quiet() && self.rng.chance(self.plan.refusals) {
+        let is_refused = !self.is_quiet() && self.rng.chance(self.plan.refusals);
+        if !self.is_working(me, adapter) || is_refused {
             self.link(me, peer).session.made(Err(ENOMEM), now);
             return;
         }
-        let at = self.new_queue_pair(me, peer);
+        let on = Some((adapter, self.device(me, adapter).opening));
+        let before = self.ranks[me].links[peer].keyed_on;
+        if before != on && !(self.is(Fault::KeysStay) && before.is_some()) {
+            // No key of before is one by this adapter.
+            self.link(me, peer).keyed_on = on;
+            if before.is_some() {
+                self.report.moves += 1;
+                self.rekey(me, peer);
+            }
+        }
+        let from = self.spot(me, adapter, port.max(1));
+        let at = self.new_queue_pair(me, peer, from);
         let psn = self.rng.below(1 << 24) as u32;
         let end = Endpoint {
             qpn: at as u32 + 1,
@@ -219,16 +252,31 @@ impl World {
         let now = self.now;
         let at = self.link(me, peer).queue_pair.expect("one was made");
         let remote = end.qpn as usize - 1;
-        let is_good =
-            self.has_adapter(me) && (self.is_quiet() || !self.rng.chance(self.plan.refusals));
+        let is_refused = !self.is_quiet() && self.rng.chance(self.plan.refusals);
+        let path = self.ranks[me].links[peer].paths.get(by).copied();
+        let from = self.queue_pairs[at].from;
+        let is_of = |path: &ferriband_heal::Path| {
+            (usize::from(path.adapter.0), path.port) == (from.adapter, from.port)
+        };
+        // The table was read anew, and the path is no more, or another one has its number.
+        let path = path.filter(is_of);
+        let is_good = self.is_working(me, from.adapter) && !is_refused && path.is_some();
         self.laws
             .begins(self.ranks[me].links[peer].begun.make_contiguous(), now)?;
         self.laws
             .connects(&self.queue_pairs[at], epoch, [at, remote])?;
         let one = &mut self.queue_pairs[at];
         (one.life, one.remote, one.path) = (epoch, Some(remote), by);
+        if let Some(path) = path {
+            one.to = Spot::of(&path.dgid);
+            one.route = path.dlid.wrapping_sub(one.to.lid());
+        }
         if is_good {
             one.state = QueuePairState::Connected;
+            if !self.reaches(at) {
+                // What has failed since the question went ends the life.
+                self.laws.spoil(&self.queue_pairs[at]);
+            }
             self.was_connected(at);
         } else {
             one.state = QueuePairState::Error;
@@ -360,7 +408,9 @@ impl World {
                 }
                 let bytes = link.replayed;
                 link.resume = None;
-                link.session.replayed(bytes, now);
+                let is_told = self.fault != Some(Fault::BytesUntold);
+                link.session.replayed(if is_told { bytes } else { 0 }, now);
+                self.judge_reports(me, peer, bytes)?;
                 return Ok(true);
             }
         }
@@ -415,7 +465,9 @@ impl World {
     /// Posts a request. A queue pair in error takes it, and loses it.
     pub fn post(&mut self, at: usize, op: Op) {
         if self.queue_pairs[at].state == QueuePairState::Connected {
+            let now = self.now;
             self.queue_pairs[at].sends.push_back(op);
+            self.queue_pairs[at].oldest.get_or_insert(now);
             self.moves(at);
         }
     }

@@ -105,7 +105,7 @@ impl World {
                 self.link(me, from).in_hand = Some(message);
                 return Ok(false);
             }
-            self.ranks[me].receives += 1;
+            self.receive_again(me, from);
             let bodies = std::mem::take(&mut message.items);
             for body in bodies {
                 self.take_word(me, from, body)?;
@@ -149,8 +149,14 @@ impl World {
                 return Ok(false);
             }
         }
-        self.ranks[me].receives += 1;
+        self.receive_again(me, from);
         Ok(true)
+    }
+
+    fn receive_again(&mut self, me: usize, from: usize) {
+        if let Some(at) = self.ranks[me].links[from].queue_pair {
+            self.give_receive(me, at);
+        }
     }
 
     /// Takes the message whose turn it is.

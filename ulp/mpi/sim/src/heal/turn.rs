@@ -5,7 +5,7 @@ use super::rank::{Link, Task};
 use super::wire::{Body, Completion, Outcome, SECRET, Way};
 use super::world::World;
 use crate::Rng;
-use ferriband_heal::{Datagram, Kind, Ns, State};
+use ferriband_heal::{AdapterNews, Datagram, Kind, Log, Ns, PeerNews, State, adapter_of};
 
 /// How long a rank sleeps at first, and at most, while somebody may write records to it.
 const NAP_NS: u64 = 50_000;
@@ -18,7 +18,7 @@ impl World {
             self.wake(me, self.now);
             return Ok(());
         }
-        let (mut did, mut skipped) = (false, false);
+        let (mut did, mut skipped) = (self.tend_adapters(me)?, false);
         let mut may = |rng: &mut Rng, per_mille| {
             let may = rng.chance(per_mille);
             skipped |= !may;
@@ -39,6 +39,13 @@ impl World {
             self.say(me, peer)?;
         }
         did |= self.work(me);
+        did |= self.leave(me)?;
+        if self.ranks[me].is_over {
+            return Ok(());
+        }
+        for peer in (0..self.ranks.len()).filter(|peer| *peer != me) {
+            self.watch(me, peer);
+        }
         if did {
             self.ranks[me].nap_ns = NAP_NS;
         }
@@ -50,7 +57,7 @@ impl World {
     fn rest(&mut self, me: usize, goes_on: bool) {
         let has_records = (0..self.ranks.len()).any(|from| self.is_due(me, from));
         let rank = &self.ranks[me];
-        let mut at: Option<Ns> = None;
+        let mut at: Option<Ns> = rank.adapters.poll_timeout();
         for (peer, link) in rank
             .links
             .iter()
@@ -58,9 +65,12 @@ impl World {
             .filter(|(peer, _)| *peer != me)
         {
             debug_assert_ne!(peer, me);
+            let is_there = !link.is_lost;
             let nexts = [
                 link.fence,
-                link.session.poll_timeout().filter(|_| !link.is_lost),
+                link.session.poll_timeout().filter(|_| is_there),
+                link.probes.poll_timeout().filter(|_| is_there),
+                link.read_at.filter(|_| is_there),
             ];
             at = nexts.into_iter().flatten().chain(at).min();
         }
@@ -68,7 +78,8 @@ impl World {
         // A return word, for which a message may wait, wakes nobody either.
         let has_more = |link: &Link| {
             let is_empty = link.moving.is_empty() && link.fifo.is_empty();
-            link.session.is_up() && (!is_empty || link.unanswered > 0)
+            let is_still = is_empty && (!rank.is_closing || link.log.bytes() == 0);
+            link.session.is_up() && (!is_still || link.unanswered > 0)
         };
         let naps = rank.links.iter().any(has_more);
         let has_work = goes_on || has_records || rank.links.iter().any(waits);
@@ -91,25 +102,55 @@ impl World {
     fn hear(&mut self, me: usize) -> Outcome<bool> {
         let mut did = false;
         for _ in 0..1 + self.rng.below(4) {
-            let Some((by, bytes)) = self.ranks[me].inbox.pop_front() else {
+            let Some(flight) = self.ranks[me].inbox.pop_front() else {
                 break;
             };
             did = true;
             let count = self.ranks.len() as u32;
             let datagram =
-                Datagram::parse(&bytes).filter(|one| one.is_for(me as u32, count, SECRET));
+                Datagram::parse(&flight.bytes).filter(|one| one.is_for(me as u32, count, SECRET));
             let Some(datagram) = datagram.and_then(|one| self.tampered(me, one)) else {
                 continue;
             };
             let (from, now) = (datagram.from as usize, self.now);
             self.laws.contact(me, from, now);
+            if self.link(me, from).reach.handle_origin(&datagram) {
+                self.renew(me, from);
+            }
+            if datagram.kind == Kind::Probed {
+                self.probed(me, from, datagram.epoch.0);
+            }
+            let by = self.path_of(me, from, &flight, &datagram);
+            let Some(by) = by.filter(|_| datagram.kind != Kind::Probe) else {
+                // The echo has answered a probe; and what comes by no path is of a port of old. A
+                // sign of life it is all the same.
+                let session = &mut self.link(me, from).session;
+                session.handle_peer(PeerNews::Alive, now);
+                continue;
+            };
             let link = self.link(me, from);
             let is_both = datagram.kind == Kind::Req && link.session.state() == State::Asking;
             link.session.handle_datagram(&datagram, by, now);
-            link.paths.heard(by, now);
+            if datagram.kind == Kind::Probed {
+                link.paths.answered(by, now);
+            } else {
+                link.paths.heard(by, now);
+            }
             self.report.both += u64::from(is_both);
         }
         Ok(did)
+    }
+
+    /// A probe has come back: of an adapter, or of a path.
+    fn probed(&mut self, me: usize, from: usize, counter: u32) {
+        let now = self.now;
+        if let Some(id) = adapter_of(counter) {
+            let news = AdapterNews::Probed(counter);
+            self.ranks[me].adapters.handle(id, news, now);
+        } else {
+            let link = self.link(me, from);
+            link.probes.handle_probed(counter, &mut link.paths, now);
+        }
     }
 
     /// Completions.
@@ -162,8 +203,11 @@ impl World {
         let session = &mut self.link(me, peer).session;
         if session.poll_timeout().is_some_and(|at| now >= at) {
             session.handle_timeout(now);
+            self.judge_reports(me, peer, 0)?;
         }
-        Ok(())
+        self.watch(me, peer);
+        self.read_card(me, peer);
+        self.look_paths(me, peer)
     }
 
     /// Datagrams that go.
@@ -227,6 +271,7 @@ impl World {
                     self.link(me, to).session.want(now);
                 }
             }
+            Some(Task::Finalize) => self.ranks[me].is_closing = true,
             Some(Task::Compute(for_ns)) => {
                 self.ranks[me].away_until = now.after(for_ns);
             }

@@ -1,9 +1,10 @@
 //! Queue pairs that keep order until they fail, what is posted to them, and what is between the
 //! datagrams' sender and its receiver.
 
+use super::device::Spot;
 use ferriband_heal::{Epoch, Ns, PathId};
 use ferriband_mpi_proto::fast::Plan;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// What only ranks of the job know.
@@ -168,6 +169,13 @@ pub struct QueuePair {
     pub life: Epoch,
     pub remote: Option<usize>,
     pub path: PathId,
+    /// From which port, and the opening of its adapter; whither, and by which route.
+    pub from: Spot,
+    pub opening: u32,
+    pub to: Spot,
+    pub route: u16,
+    /// When the oldest request was posted that has no answer.
+    pub oldest: Option<Ns>,
     pub sends: VecDeque<Op>,
     /// What is acknowledged here and not placed.
     pub limbo: VecDeque<Op>,
@@ -204,20 +212,4 @@ pub enum Landing {
     Empty,
     /// Its receiver has no memory for it.
     Fault,
-}
-
-/// Which paths carry nothing, each in one direction: from, to, path; and until when.
-#[derive(Clone, Debug, Default)]
-pub struct Dead(BTreeMap<(usize, usize, u8), Ns>);
-
-impl Dead {
-    pub fn until(&mut self, from: usize, to: usize, path: PathId, at: Ns) {
-        self.0.insert((from, to, path.0), at);
-    }
-
-    pub fn is_dead(&self, from: usize, to: usize, path: PathId, now: Ns) -> bool {
-        self.0
-            .get(&(from, to, path.0))
-            .is_some_and(|until| now < *until)
-    }
 }

@@ -1,27 +1,27 @@
 //! The world: what happens next, what the adapters and the wire do, and what is so at the end.
 
+use super::device::{Device, Flight, Happening, Ruin};
 use super::laws::Laws;
 use super::letter::Letters;
-use super::plan::{Blow, Plan};
-use super::rank::{Link, RECEIVES as SHARED, Rank};
-use super::wire::{Dead, Outcome, QueuePair, QueuePairState, SECRET};
+use super::plan::{Blow, FOR_GOOD, Plan};
+use super::rank::{Link, Rank};
+use super::wire::{Outcome, QueuePair, QueuePairState, SECRET};
 use super::{Fault, Options, Report};
 use crate::{Failure, Rng};
+use ferriband_heal::card::Card;
 use ferriband_heal::{
-    AdapterChange, AdapterId, Datagram, Epoch, Limits, Ns, Number, PathId, PeerNews, Session,
-    Taken, Transmit,
+    AdapterChange, AdapterId, Adapters, Datagram, Epoch, Limits, Ns, Number, PeerNews, Session,
+    State, Taken,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// No run has more events.
 const EVENTS: u64 = 1_000_000;
-/// Receives for datagrams: what comes while none is left is lost.
-const RECEIVES: usize = 64;
 const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 /// So long after quiet all is at rest.
-const REST_NS: u64 = 20 * SECOND;
+const REST_NS: u64 = 40 * SECOND;
 /// And stays so: it is watched for so long.
 const WATCHED_NS: u64 = 100 * SECOND;
 const HEAL_FOR: Ns = Ns(300 * SECOND);
@@ -34,13 +34,21 @@ pub enum Event {
     Move(usize),
     /// Something that has arrived is placed.
     Place(usize),
-    /// A datagram comes to a rank.
-    Arrive(usize, PathId, Vec<u8>),
+    /// A datagram comes.
+    Arrive(Flight),
+    /// An adapter of this opening tells its rank.
+    Tell(usize, usize, u32, Happening),
+    /// A port of an adapter is ACTIVE again.
+    PortBack(usize, usize, u8),
+    /// A rank's card is written.
+    Publish(usize),
+    /// A card that a rank has asked for comes: whose it is, and what it says.
+    Card(usize, usize, Card),
+    /// LAST_WQE of a queue pair comes.
+    Flush(usize),
     Blow(Blow),
     /// A queue pair goes to error.
     Fail(usize),
-    /// A rank's adapter may be back.
-    Back(usize),
     /// The launcher looks who lives.
     Look,
     /// Datagrams of old come again.
@@ -61,10 +69,15 @@ pub struct World {
     pub report: Report,
     events: BTreeMap<(Ns, u64), Event>,
     next_event: u64,
-    pub dead_paths: Dead,
+    /// What carries nothing, and until when; and when something last came to that.
+    pub ruins: Vec<(Ruin, Ns)>,
+    pub ruined_at: Option<Ns>,
+    /// The cards of all ranks, and what they were at first.
+    pub board: Vec<Card>,
+    pub first_board: Vec<Card>,
     storms: BTreeMap<(usize, usize), Ns>,
     /// All datagrams that went.
-    history: Vec<(usize, PathId, Vec<u8>)>,
+    pub history: Vec<Flight>,
     /// When all must be at rest.
     rest_at: Ns,
 }
@@ -110,18 +123,31 @@ impl World {
             };
             let session = Session::new(me as u32, peer as u32, SECRET, limits)
                 .behind(Epoch(tops[me][peer]), taken);
-            Link::new(session, sent, received, plan.paths)
+            Link::new(session, sent, received)
         };
         let mut programs = plan.programs.clone();
+        let is_odd = is_near;
         let ranks = (0..count).map(|me| Rank {
             links: (0..count).map(|peer| link(me, peer)).collect(),
             inbox: Default::default(),
+            devices: plan.adapters[me]
+                .iter()
+                .map(|ports| Device::new(*ports))
+                .collect(),
+            adapters: Adapters::new(&plan.adapters[me]),
+            events: VecDeque::new(),
+            closing: vec![false; plan.adapters[me].len()],
+            serial: if is_odd { u32::MAX - 5 } else { 0 },
+            is_changed: false,
+            steps: VecDeque::new(),
+            stopped_until: Ns(0),
+            is_closing: false,
+            is_quiet: false,
+            is_over: false,
             completions: Default::default(),
             program: std::mem::take(&mut programs[me]),
             away_until: Ns(0),
             is_dead: false,
-            adapter_at: Ns(0),
-            receives: SHARED,
             turn_at: None,
             nap_ns: 0,
         });
@@ -139,7 +165,10 @@ impl World {
             report: Report::default(),
             events: BTreeMap::new(),
             next_event: 0,
-            dead_paths: Dead::default(),
+            ruins: Vec::new(),
+            ruined_at: None,
+            board: Vec::new(),
+            first_board: Vec::new(),
             storms: BTreeMap::new(),
             history: Vec::new(),
             rest_at: plan.quiet_at.after(REST_NS),
@@ -179,7 +208,7 @@ impl World {
     pub fn wake(&mut self, rank: usize, at: Ns) {
         let one = &mut self.ranks[rank];
         let at = at.max(one.away_until).max(self.now);
-        if !one.is_dead && one.turn_at.is_none_or(|other| at < other) {
+        if !one.is_dead && !one.is_over && one.turn_at.is_none_or(|other| at < other) {
             one.turn_at = Some(at);
             self.at(at, Event::Turn(rank));
         }
@@ -190,7 +219,25 @@ impl World {
         self.wake(rank, self.now.after(pause));
     }
 
+    /// Cards are exchanged, and all adapters may be used.
+    fn exchange(&mut self) {
+        let count = self.ranks.len();
+        self.board = (0..count).map(|me| self.card(me)).collect();
+        self.first_board = self.board.clone();
+        for (me, peer) in (0..count * count).map(|pair| (pair / count, pair % count)) {
+            let card = self.board[peer];
+            for id in 0..self.ranks[me].devices.len() {
+                let back = AdapterChange::Back(AdapterId(id as u8));
+                let session = &mut self.link(me, peer).session;
+                session.handle_adapters(back, Ns(0));
+            }
+            self.link(me, peer).reach.handle_card(&card);
+            self.renew(me, peer);
+        }
+    }
+
     fn set_out(&mut self) {
+        self.exchange();
         for rank in 0..self.ranks.len() {
             self.wake_soon(rank);
         }
@@ -234,15 +281,22 @@ impl World {
                 }
                 Event::Move(at) => self.carry(at)?,
                 Event::Place(at) => self.place_next(at)?,
-                Event::Arrive(to, ..) if !self.has_adapter(to) => (),
-                Event::Arrive(to, ..) if self.ranks[to].inbox.len() >= RECEIVES => (),
-                Event::Arrive(to, by, bytes) => {
-                    self.ranks[to].inbox.push_back((by, bytes));
-                    self.wake_soon(to);
+                Event::Arrive(flight) => self.arrive(flight),
+                Event::Tell(rank, adapter, opening, what) => {
+                    self.ranks[rank].events.push_back((adapter, opening, what));
+                    self.wake_soon(rank);
                 }
+                Event::PortBack(rank, adapter, port) => {
+                    self.tell(rank, adapter, Happening::Port(port));
+                }
+                Event::Publish(rank) => self.board[rank] = self.card(rank),
+                Event::Card(me, peer, card) => {
+                    self.card_read(me, peer, &card);
+                    self.wake_soon(me);
+                }
+                Event::Flush(at) => self.flush(at)?,
                 Event::Blow(blow) => self.strike(blow)?,
                 Event::Fail(at) => self.fail(at)?,
-                Event::Back(rank) => self.adapter_is_back(rank),
                 Event::Look => self.launcher_looks(),
                 Event::Old => self.repeat_old(),
             }
@@ -254,6 +308,9 @@ impl World {
     fn launcher_looks(&mut self) {
         let count = self.ranks.len();
         for (me, peer) in (0..count * count).map(|pair| (pair / count, pair % count)) {
+            if self.ranks[me].is_over || self.ranks[peer].is_over {
+                continue;
+            }
             let news = if self.ranks[peer].is_dead {
                 PeerNews::Dead
             } else {
@@ -278,88 +335,103 @@ impl World {
                     self.fail(at)?;
                 }
             }
-            Blow::Path(one, other, path, for_ns) => {
-                self.dead_paths.until(one, other, path, now.after(for_ns));
+            Blow::Path(ruin, for_ns) => {
+                self.ruins.push((ruin, now.after(for_ns)));
+                self.ruined_at = Some(now);
+                for at in 0..self.queue_pairs.len() {
+                    let one = &self.queue_pairs[at];
+                    if (one.owner, one.peer) == (ruin.from, ruin.to) && !self.reaches(at) {
+                        self.laws.spoil(&self.queue_pairs[at]);
+                    }
+                }
             }
             Blow::Storm(one, other, until) => {
                 self.storms.insert((one.min(other), one.max(other)), until);
                 self.strike(Blow::QueuePair(one, other))?;
             }
-            Blow::Away(rank, for_ns) => {
-                self.ranks[rank].away_until = now.after(for_ns);
-                self.ranks[rank].turn_at = None;
+            Blow::Away(rank, for_ns, is_stopped) => {
+                let one = &mut self.ranks[rank];
+                one.away_until = now.after(for_ns);
+                one.stopped_until = if is_stopped { one.away_until } else { now };
+                one.turn_at = None;
                 self.wake(rank, now);
             }
-            Blow::Adapter(rank, for_ns) => self.adapter_fails(rank, now.after(for_ns))?,
+            Blow::Adapter(rank, adapter, for_ns, is_hard) => {
+                self.adapter_fails(rank, adapter, for_ns, is_hard)?;
+            }
+            Blow::Both(one, other, for_ns) => {
+                for rank in [one, other] {
+                    for adapter in 0..self.ranks[rank].devices.len() {
+                        self.adapter_fails(rank, adapter, for_ns, false)?;
+                    }
+                }
+            }
+            Blow::Port(rank, adapter, port, [down, shaky]) => {
+                let until = now.after(down);
+                let one = &mut self.device_mut(rank, adapter).ports[usize::from(port) - 1];
+                one.down_until = one.down_until.max(until);
+                one.carries_at = one.carries_at.max(one.down_until.after(shaky));
+                let carries_at = one.carries_at;
+                if carries_at.0 < FOR_GOOD {
+                    self.plan.quiet_at = self.plan.quiet_at.max(carries_at);
+                    self.rest_at = self.rest_at.max(carries_at.after(REST_NS));
+                }
+                self.ruin_port(rank, adapter, Some(port));
+                self.tell(rank, adapter, Happening::Port(port));
+                if down < FOR_GOOD {
+                    self.at(until, Event::PortBack(rank, adapter, port));
+                }
+            }
+            Blow::Address(rank, adapter, port) => {
+                self.ruin_port(rank, adapter, Some(port));
+                self.device_mut(rank, adapter).ports[usize::from(port) - 1].address += 1;
+                self.tell(rank, adapter, Happening::Address(port));
+            }
             Blow::Kill(rank) => self.kill(rank),
         }
         Ok(())
     }
 
-    pub fn has_adapter(&self, rank: usize) -> bool {
-        self.now >= self.ranks[rank].adapter_at
-    }
-
-    /// A rank's port goes down, or its adapter is closed and opened anew: then no key of before is
-    /// one any more.
-    fn adapter_fails(&mut self, rank: usize, until: Ns) -> Outcome {
-        let now = self.now;
-        self.ranks[rank].adapter_at = until;
-        let mine = |one: &QueuePair| one.owner == rank && one.state == QueuePairState::Connected;
-        for at in 0..self.queue_pairs.len() {
-            if mine(&self.queue_pairs[at]) {
-                self.fail(at)?;
+    /// An adapter is in error. Perhaps what nobody has polled is lost with it.
+    fn adapter_fails(
+        &mut self,
+        rank: usize,
+        adapter: usize,
+        for_ns: u64,
+        is_hard: bool,
+    ) -> Outcome {
+        let until = self.now.after(for_ns);
+        let shaky = [0, 2 * MILLISECOND, SECOND][self.rng.below(3) as usize];
+        let shaky = self.rng.below(shaky + 1);
+        let device = self.device_mut(rank, adapter);
+        device.absent_until = device.absent_until.max(until);
+        let carries_at = device.absent_until.after(shaky);
+        for port in &mut device.ports {
+            port.carries_at = port.carries_at.max(carries_at);
+        }
+        if carries_at.0 < FOR_GOOD {
+            self.plan.quiet_at = self.plan.quiet_at.max(carries_at);
+            self.rest_at = self.rest_at.max(carries_at.after(REST_NS));
+        }
+        let device = self.device_mut(rank, adapter);
+        if !device.is_open || device.is_fatal {
+            return Ok(());
+        }
+        for at in self.ruin_port(rank, adapter, None) {
+            self.fail(at)?;
+            if is_hard {
+                self.queue_pairs[at].limbo.clear();
+                self.ranks[rank].completions.retain(|(of, _)| *of != at);
             }
         }
-        let is_closed = self.rng.chance(600);
-        if is_closed {
-            self.close_adapter(rank);
-        }
-        for peer in (0..self.ranks.len()).filter(|peer| *peer != rank) {
-            if is_closed {
-                self.rekey(rank, peer);
-                if self.rng.chance(300) {
-                    // It is not yet one that carries when it says that it is back.
-                    let shaky = until.after(self.rng.below(2 * MILLISECOND));
-                    let pair = (rank.min(peer), rank.max(peer));
-                    self.storms.insert(pair, shaky);
-                }
-            }
-            self.link(rank, peer)
-                .session
-                .handle_adapters(AdapterChange::NoneLeft, now);
-        }
+        self.device_mut(rank, adapter).is_fatal = true;
+        self.tell(rank, adapter, Happening::Fatal);
         self.wake_soon(rank);
-        self.at(until, Event::Back(rank));
         Ok(())
     }
 
-    /// Nothing of an adapter is left: completions that nobody has taken, receives, keys.
-    fn close_adapter(&mut self, rank: usize) {
-        for one in self.queue_pairs.iter_mut().filter(|one| one.owner == rank) {
-            one.limbo.clear();
-        }
-        let one = &mut self.ranks[rank];
-        one.completions.clear();
-        let in_hand = one.links.iter().filter(|link| link.in_hand.is_some());
-        one.receives = SHARED - in_hand.count() as u32;
-        for link in &mut one.links {
-            link.stale.clear();
-        }
-    }
-
-    fn adapter_is_back(&mut self, rank: usize) {
-        let (now, change) = (self.now, AdapterChange::Back(AdapterId(0)));
-        if self.has_adapter(rank) {
-            for peer in (0..self.ranks.len()).filter(|peer| *peer != rank) {
-                self.link(rank, peer).session.handle_adapters(change, now);
-            }
-            self.wake_soon(rank);
-        }
-    }
-
-    fn kill(&mut self, rank: usize) {
-        self.ranks[rank].is_dead = true;
+    /// A process is no more: its adapters are closed.
+    pub fn end_process(&mut self, rank: usize) {
         for at in 0..self.queue_pairs.len() {
             if self.queue_pairs[at].owner == rank {
                 self.laws.spoil(&self.queue_pairs[at]);
@@ -367,6 +439,17 @@ impl World {
                 self.queue_pairs[at].limbo.clear();
             }
         }
+        for device in &mut self.ranks[rank].devices {
+            device.is_open = false;
+        }
+    }
+
+    fn kill(&mut self, rank: usize) {
+        if self.ranks[rank].is_over {
+            return;
+        }
+        self.ranks[rank].is_dead = true;
+        self.end_process(rank);
         if self.plan.has_launcher {
             let at = self.now.after(self.rng.below(3 * SECOND));
             self.at(at, Event::Look);
@@ -405,46 +488,20 @@ impl World {
         }
     }
 
-    /// A datagram leaves.
-    pub fn transmit(&mut self, from: usize, to: usize, sent: &Transmit) {
-        let bytes = sent.datagram.emit().to_vec();
-        let is_quiet = self.is_quiet();
-        self.history.push((to, sent.by, bytes.clone()));
-        if self.dead_paths.is_dead(from, to, sent.by, self.now) || !self.has_adapter(from) {
-            return;
-        }
-        let copies = match () {
-            () if is_quiet => 1,
-            () if self.rng.chance(self.plan.loss) => 0,
-            () if self.rng.chance(self.plan.double) => 2,
-            () => 1,
-        };
-        for _ in 0..copies {
-            let late = if is_quiet || !self.rng.chance(self.plan.late) {
-                50 * MICROSECOND
-            } else {
-                [5 * MILLISECOND, SECOND, 60 * SECOND][self.rng.below(3) as usize]
-            };
-            let at = self.now.after(1 + self.rng.below(late));
-            self.at(at, Event::Arrive(to, sent.by, bytes.clone()));
-        }
-    }
-
-    fn repeat_old(&mut self) {
-        if !self.history.is_empty() {
-            let at = self.rng.below(self.history.len() as u64) as usize;
-            let (to, by, bytes) = self.history[at].clone();
-            self.at(self.now, Event::Arrive(to, by, bytes));
-        }
-    }
-
     /// What a planted fault makes of a datagram that has come; none: it is thrown away.
     pub fn tampered(&mut self, me: usize, mut datagram: Datagram) -> Option<Datagram> {
-        use ferriband_heal::{Kind, State};
+        use ferriband_heal::Kind;
         let fault = self.fault;
         let link = self.link(me, datagram.from as usize);
         let is_asking = link.session.state() == State::Asking;
+        let has_life = matches!(link.session.state(), State::Up | State::Replaying);
+        let is_old = datagram.epoch == link.session.epoch();
+        let is_over = is_old && matches!(link.session.state(), State::Fenced | State::Asking);
+        let is_asked = is_asking && datagram.epoch == link.asked;
+        let is_known = is_asked || has_life && datagram.epoch == link.session.epoch();
         match (fault, datagram.kind) {
+            (Some(Fault::StrayAnswer), Kind::Rep) if !is_known => return None,
+            (Some(Fault::StrayAnswer), Kind::Req) if is_over => return None,
             (Some(Fault::BothStand), Kind::Req) if is_asking && datagram.from < datagram.to => {
                 return None;
             }
