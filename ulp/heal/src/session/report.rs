@@ -150,7 +150,7 @@ mod tests {
         for (lasts, told) in [(SECOND - 1, false), (SECOND, true)] {
             let mut record = Record::default();
             record.begin(Cause::QpError, PathId(0), Ns(0));
-            record.fenced(Ns(1000));
+            record.fenced(Ns(1000), false);
             record.handle_timeout(Ns(lasts));
             assert_eq!(record.poll().is_some_and(|report| report.lasts), told);
             record.abandon(Ns(2 * SECOND));
