@@ -89,6 +89,17 @@ impl World {
         while let Some(report) = link.session.poll_report() {
             let began = link.began.unwrap_or(now);
             let whole = report.fence_ns + report.reconnect_ns + report.replay_ns;
+            if report.is_lost {
+                // The peer was lost at the end of it, which may have been before this look.
+                let told = link.began.map_or(whole, |began| now.since(began));
+                if whole > told {
+                    return Err(format!(
+                        "H11: {report:?} of a loss, {told} ns after its heal began"
+                    ));
+                }
+                link.began = None;
+                continue;
+            }
             if whole != now.since(began) {
                 return Err(format!("H11: {report:?} of a heal that began at {began:?}"));
             }
