@@ -192,8 +192,9 @@ pub enum Command {
     /// peer, which path, what was acknowledged last, what was sent again and when, what the network said of it, and what
     /// the cause may be, the likeliest first.
     ///
-    /// A rank of MPI writes down each connection that failed and was made anew (heals, beside incidents): its cause, its
-    /// path, how long each part of it took. --live tells of those that are under way for more than a second.
+    /// A rank of MPI writes down each connection that failed and was made anew (heals, beside
+    /// incidents): its cause, its path, how long each part of it took. --live tells of those that
+    /// are under way for more than a second.
     #[command(
         after_help = "Exit status: 0 something was shown, 1 failed, 2 wrong usage, 3 there is nothing to show."
     )]
@@ -426,7 +427,8 @@ pub struct WhyArgs {
     /// Only those of this process.
     #[arg(long, conflicts_with = "live")]
     pub pid: Option<u32>,
-    /// Ask running programs instead: which of their queue pairs wait for an answer that had to be asked for again, and which connections of MPI are being made anew?
+    /// Ask running programs instead: which of their queue pairs wait for an answer that had to be
+    /// asked for again, and which connections of MPI are being made anew?
     #[arg(long)]
     pub live: bool,
     /// Output format.

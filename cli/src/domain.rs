@@ -110,8 +110,8 @@ pub struct Answers {
     pub packets: u64,
 }
 
-/// Makes every process look at rules and ports now. Answers are waited for no longer than `patience`, and half a
-/// second at the most.
+/// Makes every process look at rules and ports now. Answers are waited for no longer than
+/// `patience`, and half a second at the most.
 pub fn ask_to_look(host: &Host, patience: Duration) -> Answers {
     let mut answers = Answers::default();
     let look = [MSG_LOOK];
@@ -135,8 +135,8 @@ pub fn ask_to_fail(
     (failed, answers)
 }
 
-/// Has connections go over to their alternate paths, chosen as by [`ask_to_fail`]: how many have, how
-/// many could not, and the answers.
+/// Has connections go over to their alternate paths, chosen as by [`ask_to_fail`]: how many have,
+/// how many could not, and the answers.
 pub fn ask_to_migrate(host: &Host, qpn: Option<u32>, ifindex: Option<u32>) -> ([u64; 2], Answers) {
     let message = about_queue_pairs(MSG_QP_MIGRATE, qpn, ifindex);
     let (mut done, mut answers) = ([0; 2], Answers::default());

@@ -1,8 +1,9 @@
 //! `ferriband fault`: rules by which packets fail, links that go down, devices and queue pairs that
 //! fail.
 //!
-//! Owns: the commands. What a rule means is `ferriband-wire`'s, where rules lie the registry's; the adapters follow them. When
-//! several come one after the other, [`timeline`] says; how a plan reads, [`plan`].
+//! Owns: the commands. What a rule means is `ferriband-wire`'s, where rules lie the registry's; the
+//! adapters follow them. When several come one after the other, [`timeline`] says; how a plan
+//! reads, [`plan`].
 
 use crate::args::{FaultArgs, FaultCommand, LinkCommand, QpErrorArgs, Way};
 use crate::domain::{self, Answers, Devices};

@@ -1,6 +1,7 @@
 //! `ferriband qp`: what is done to queue pairs of running programs, other than to let them fail.
 //!
-//! Owns: the command. Queue pairs are shown by `ferriband status --qps`; the adapters do what is asked.
+//! Owns: the command. Queue pairs are shown by `ferriband status --qps`; the adapters do what is
+//! asked.
 
 use crate::args::{QpCommand, QpMigrateArgs};
 use crate::domain::{self, Devices};

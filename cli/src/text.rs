@@ -25,7 +25,8 @@ where
     format!("{count} {word}")
 }
 
-/// A time of day in UTC, from milliseconds since 1970 (the civil calendar by Howard Hinnant's counting of days).
+/// A time of day in UTC, from milliseconds since 1970 (the civil calendar by Howard Hinnant's
+/// counting of days).
 pub fn utc(at_ms: u64) -> String {
     let seconds = at_ms / 1000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);

@@ -1,7 +1,8 @@
-//! `ferriband why`: why requests ended with status 12 or 13, why connections were refused, and which
-//! connections of MPI failed and were made anew.
+//! `ferriband why`: why requests ended with status 12 or 13, why connections were refused, and
+//! which connections of MPI failed and were made anew.
 //!
-//! Owns: what is asked of the files of incidents and heals, and of running processes. [`causes`] judges, [`words`] shows.
+//! Owns: what is asked of the files of incidents and heals, and of running processes. [`causes`]
+//! judges, [`words`] shows.
 
 mod causes;
 mod words;

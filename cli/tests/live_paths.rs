@@ -1,4 +1,5 @@
-//! Connections with two paths (IBA 17.2.8): on live fabrics and between network namespaces, by programs that know nothing of Ferriband.
+//! Connections with two paths (IBA 17.2.8): on live fabrics and between network namespaces, by
+//! programs that know nothing of Ferriband.
 
 mod fabrics;
 
@@ -32,7 +33,8 @@ fn program(name: &str) -> Option<String> {
 }
 
 impl Connection {
-    /// Both sides, each started by `start` with what the program is to be told, until both are armed.
+    /// Both sides, each started by `start` with what the program is to be told, until both are
+    /// armed.
     fn armed(
         name: &str,
         ways: [[&str; 2]; 2],
@@ -157,7 +159,8 @@ fn a_connection_goes_on_by_another_lid_when_the_cable_of_its_own_spoils_everythi
     let info = fabric.run("H1", &["ibv_devinfo", "-v"]);
     let lmc = info.lines().find(|line| line.contains("port_lmc"));
     assert!(lmc.is_some_and(|line| line.contains("0x01")), "{info}");
-    // which of its two LIDs packets reach by cable 3, at either end; the other is reached by cable 4
+    // which of its two LIDs packets reach by cable 3, at either end; the other is reached by cable
+    // 4
     let switches = ["S1", "S2"].map(|name| {
         let said = fabric.run(
             "H1",
@@ -367,7 +370,8 @@ fn each_port_of_a_host_is_shown_and_used() {
     assert!(state("1").contains("PORT_ACTIVE"));
 }
 
-/// Two network namespaces, each with two addresses; nothing that is sent to the first ones' neighbours arrives any more.
+/// Two network namespaces, each with two addresses; nothing that is sent to the first ones'
+/// neighbours arrives any more.
 #[test]
 fn a_connection_goes_on_by_another_address_when_nothing_reaches_its_own() {
     let Some(program) = program("two-paths-roce") else {

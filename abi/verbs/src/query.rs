@@ -19,8 +19,8 @@ const DEVICE_CAPS: u32 = sys::IBV_DEVICE_CURR_QP_STATE_MOD
     | sys::IBV_DEVICE_MEM_WINDOW_TYPE_2B
     | sys::IBV_DEVICE_XRC;
 
-/// The capabilities of a device: [`DEVICE_CAPS`], and automatic path migration where paths can differ, which they do not on the
-/// InfiniBand port of this machine itself.
+/// The capabilities of a device: [`DEVICE_CAPS`], and automatic path migration where paths can
+/// differ, which they do not on the InfiniBand port of this machine itself.
 pub fn device_caps(ethernet: bool) -> u32 {
     match ethernet || hca::fabric::is_host() {
         true => DEVICE_CAPS | sys::IBV_DEVICE_AUTO_PATH_MIG,

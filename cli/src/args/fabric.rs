@@ -59,7 +59,8 @@ pub enum FabricCommand {
     Power(PowerArgs),
     /// Let the fabric's own manager look at everything anew
     Sweep(NamedArgs),
-    /// Say what becomes of packets from one LID to another: the cables that they take, and where they end
+    /// Say what becomes of packets from one LID to another: the cables that they take, and where
+    /// they end
     ///
     /// By the tables that switches have now, whoever manages them; nothing is sent. A connection
     /// that failed had its packets on such a way, and one in each direction: ask for both.

@@ -88,7 +88,8 @@ pub struct MpirunArgs {
     /// Why an option of another launcher cannot be taken.
     #[arg(long, hide = true, allow_hyphen_values = true)]
     pub refused: Option<String>,
-    /// Write what became of each rank, what it moved and the heals of its connections to this file, as JSON; `-`: as a table on standard error.
+    /// Write what became of each rank, what it moved and the heals of its connections to this file,
+    /// as JSON; `-`: as a table on standard error.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// How ranks of this machine reach one another.

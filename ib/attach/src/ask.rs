@@ -232,7 +232,8 @@ pub struct Adapter {
     pub system_guid: u64,
     /// External ports.
     pub port_count: u8,
-    /// The port that programs of the host use where they name none: the first with a cable, else 1; of a switch 0.
+    /// The port that programs of the host use where they name none: the first with a cable, else 1;
+    /// of a switch 0.
     pub port_used: u8,
     /// What its address is made of ([`crate::address`]): no other host of a fabric of this network namespace has it.
     pub number: u32,

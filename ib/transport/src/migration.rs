@@ -43,9 +43,10 @@ pub(crate) enum Migration {
     Impossible,
 }
 
-/// A program names the state `wanted`; `loaded`: there is an alternate path, or the call brings one.
-/// Armed is the adapters' word alone. Migrated is asked for in Armed; in Migrated it changes nothing,
-/// which the IBA calls an error and adapters accept: programs name it with their other attributes.
+/// A program names the state `wanted`; `loaded`: there is an alternate path, or the call brings
+/// one. Armed is the adapters' word alone. Migrated is asked for in Armed; in Migrated it changes
+/// nothing, which the IBA calls an error and adapters accept: programs name it with their other
+/// attributes.
 pub(crate) const fn on_request(state: MigState, wanted: MigState, loaded: bool) -> Asked {
     match (state, wanted) {
         (MigState::Migrated, MigState::Migrated) => Asked::Nothing,

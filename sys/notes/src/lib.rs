@@ -1,9 +1,9 @@
 //! What processes write down for people who ask later, when the process is usually gone: lines of a
 //! file in the user's own directory, to which many processes append.
 //!
-//! Owns: the file, which is of bounded size ([`FILE_BYTES`], with one older file of the same bound),
-//! how many lines a process may write ([`Budget`]), and who a process is. Where nothing can be
-//! written nothing happens. Must not know: what a line says.
+//! Owns: the file, which is of bounded size ([`FILE_BYTES`], with one older file of the same
+//! bound), how many lines a process may write ([`Budget`]), and who a process is. Where nothing can
+//! be written nothing happens. Must not know: what a line says.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -2,9 +2,9 @@
 //! when one that failed counts again.
 //!
 //! Owns: the health of at most four adapters and of their ports, the pauses before one is opened
-//! again, and the probes that must be answered before it is used again. Must not know: verbs, peers,
-//! how a probe goes. Source: the paper, section IV-B 2 (a fatal event: the adapter is opened again,
-//! or another one is used) and its Figure 3.
+//! again, and the probes that must be answered before it is used again. Must not know: verbs,
+//! peers, how a probe goes. Source: the paper, section IV-B 2 (a fatal event: the adapter is opened
+//! again, or another one is used) and its Figure 3.
 //!
 //! A port that is ACTIVE is not yet a port that carries: [`AdapterStep::Back`] comes only behind
 //! three probes in a row that were answered. The owner answers each [`AdapterStep::Close`] with

@@ -285,8 +285,8 @@ impl Kept {
         self.acknowledged
     }
 
-    /// The copy of message `seq`, which is to say something else when it is sent again; none of what
-    /// lies in a buffer.
+    /// The copy of message `seq`, which is to say something else when it is sent again; none of
+    /// what lies in a buffer.
     #[cold]
     pub fn copy_mut(&mut self, seq: u32) -> Option<&mut [u8]> {
         let segments = self.full.iter_mut().chain([&mut self.last]);

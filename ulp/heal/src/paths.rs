@@ -354,8 +354,8 @@ impl Paths {
         if one.window.is_fresh(now) && one.window.answered > 0 {
             return Verdict::Peer;
         }
-        // By a path that has left the table nobody can ask, so no probe of it was lost: it may carry
-        // all the same, as the peer's card names one port of two.
+        // By a path that has left the table nobody can ask, so no probe of it was lost: it may
+        // carry all the same, as the peer's card names one port of two.
         let there = || self.all.iter().filter(|other| other.place.is_ok());
         if !one.window.is_lost(now) || !there().any(|other| other.window.carries(now)) {
             return Verdict::Unknown;

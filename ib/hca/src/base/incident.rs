@@ -1,7 +1,7 @@
 //! Incidents: what is written down when a request fails for want of an answer, or a connection is refused.
 //!
-//! Owns: when one is written. Everything here is off the data path, and whatever cannot be written is not: a
-//! program never suffers from it.
+//! Owns: when one is written. Everything here is off the data path, and whatever cannot be written
+//! is not: a program never suffers from it.
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -138,7 +138,8 @@ pub(crate) fn check_reach() -> Result<(), Error> {
     }
 }
 
-/// The port that connections of rdma_cm, groups and management use: the first that has a cable. None on this machine itself, and if the fabric never was there.
+/// The port that connections of rdma_cm, groups and management use: the first that has a cable.
+/// None on this machine itself, and if the fabric never was there.
 pub(crate) fn port() -> Option<AdapterPort> {
     adapter()?.used().cloned()
 }
@@ -182,7 +183,8 @@ pub(crate) fn pkeys() -> u32 {
     if host().is_some() { PKEYS as u32 } else { 1 }
 }
 
-/// The P_Key at an index of an InfiniBand port's table; 0, which is nobody's, where it has none. What a queue pair sends and compares by.
+/// The P_Key at an index of an InfiniBand port's table; 0, which is nobody's, where it has none.
+/// What a queue pair sends and compares by.
 #[inline(never)]
 pub(crate) fn pkey(port: u8, index: u16) -> u16 {
     if host().is_none() {
@@ -263,7 +265,8 @@ pub(crate) fn port_of_lid(lid: Lid) -> Option<u8> {
     told_of(lid).map(|(port, _)| port)
 }
 
-/// The bits of one of the ports' LIDs that LMC leaves to paths; for each packet: by what was told last.
+/// The bits of one of the ports' LIDs that LMC leaves to paths; for each packet: by what was told
+/// last.
 #[inline]
 pub(crate) fn path_bits(lid: Lid) -> u8 {
     told_of(lid).map_or(0, |(_, told)| lid.0 as u8 & told.path_mask())

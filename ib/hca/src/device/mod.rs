@@ -456,7 +456,8 @@ impl Device {
         }
     }
 
-    /// The P_Key at an index of a port's table, in host order; 0 where there is none. Whether or not this process hears of changes.
+    /// The P_Key at an index of a port's table, in host order; 0 where there is none. Whether or
+    /// not this process hears of changes.
     pub fn pkey_now(&self, port: u8, index: u16) -> u16 {
         match self.is_ethernet() {
             true => limits::DEFAULT_PKEY,
@@ -518,7 +519,8 @@ impl Device {
         })
     }
 
-    /// An entry of the GID table of the port that is used where a program names none; None for an empty one.
+    /// An entry of the GID table of the port that is used where a program names none; None for an
+    /// empty one.
     pub fn gid(&self, index: u32) -> Option<GidEntry> {
         self.gid_at(self.usual_port(), index)
     }

@@ -1,4 +1,5 @@
-//! Connections that go over to their alternate paths (IBA 17.2.8), because an administrator wants it.
+//! Connections that go over to their alternate paths (IBA 17.2.8), because an administrator wants
+//! it.
 //!
 //! Owns: which are meant, and the answer. Must not know how a path is changed.
 

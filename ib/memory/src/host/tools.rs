@@ -18,8 +18,8 @@ pub const MSG_TAP: u8 = 64;
 pub const MSG_LOOK: u8 = 65;
 /// First byte of the message by which a tool lets queue pairs of a process fail.
 pub const MSG_QP_ERROR: u8 = 66;
-/// First byte of the message by which a tool has connections of a process go over to their alternate
-/// paths.
+/// First byte of the message by which a tool has connections of a process go over to their
+/// alternate paths.
 pub const MSG_QP_MIGRATE: u8 = 67;
 
 /// Attempts to set the hooks while others change them: whoever changed them last sees to it as well.

@@ -2,7 +2,8 @@
 //!
 //! Owns nothing: the attributes are the parent's. What is to be done, and when, says
 //! [`crate::migration`]; here it is carried out. Requests that are on their way when the path
-//! changes are asked for, or sent again, by the new one; an RNR wait and what is known of gaps stay.
+//! changes are asked for, or sent again, by the new one; an RNR wait and what is known of gaps
+//! stay.
 
 use super::{QueuePair, Sender, service_of};
 use crate::context::{Context, QpEvent};

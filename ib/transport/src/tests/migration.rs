@@ -1,5 +1,5 @@
-//! Automatic path migration (IBA 17.2.8): what programs may ask for, when both sides are armed, what becomes of requests that are
-//! under way when the path dies.
+//! Automatic path migration (IBA 17.2.8): what programs may ask for, when both sides are armed,
+//! what becomes of requests that are under way when the path dies.
 
 use super::*;
 use crate::CameBy;

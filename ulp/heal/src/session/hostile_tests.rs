@@ -248,7 +248,8 @@ impl World {
         }
     }
 
-    /// No fault any more: all arrives, in the order of its sending, but by paths that carry nothing.
+    /// No fault any more: all arrives, in the order of its sending, but by paths that carry
+    /// nothing.
     fn rest(&mut self) {
         for (at, id) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             self.adapter_changes(at, AdapterId(id), true);

@@ -121,7 +121,8 @@ pub mod area {
     pub const JOINT_LENGTH: u64 = 288;
     /// u64, [`crate::joint::Done`], written by that sender.
     pub const JOINT_DONE: u64 = 320;
-    /// Words of u64, a [`crate::heals::RankReport`]: what the rank has moved, as it says at its end.
+    /// Words of u64, a [`crate::heals::RankReport`]: what the rank has moved, as it says at its
+    /// end.
     pub const REPORT: u64 = 512;
 }
 

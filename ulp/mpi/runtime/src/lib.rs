@@ -11,11 +11,11 @@
 //! [`p2p`], [`job`], [`coll`], [`abi`].
 //!
 //! How it hangs together: [`abi`] checks arguments and enters [`coll::state::Mpi`]; [`p2p`] starts
-//! sends and receives, which become [`p2p::request`]s unless they are over at once; [`p2p::progress`]
-//! looks at the channels, hands what has come to its receive, and sends what had to wait; [`coll`]
-//! lies above: its collectives are made of sends and receives in the communicator's second context,
-//! and go on after each round of messages; [`job::wait`] calls for rounds until something is done, and
-//! puts the process to sleep when nothing comes.
+//! sends and receives, which become [`p2p::request`]s unless they are over at once;
+//! [`p2p::progress`] looks at the channels, hands what has come to its receive, and sends what had
+//! to wait; [`coll`] lies above: its collectives are made of sends and receives in the
+//! communicator's second context, and go on after each round of messages; [`job::wait`] calls for
+//! rounds until something is done, and puts the process to sleep when nothing comes.
 
 /// Writes a line to standard error. Where that takes nothing, a pipe that nobody reads or a full
 /// disk, the line is lost, and the program goes on.

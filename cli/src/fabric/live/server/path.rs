@@ -1,5 +1,5 @@
-//! What becomes of packets from one LID to another: the cables that they take by the switches' tables, and where they
-//! end.
+//! What becomes of packets from one LID to another: the cables that they take by the switches'
+//! tables, and where they end.
 //!
 //! Owns nothing: tables, links and cables are the plane's. Nothing is sent.
 

@@ -1,7 +1,9 @@
-//! The two paths of a connection on packets (IBA 17.2.8): what each packet came by, and what is sent by which.
+//! The two paths of a connection on packets (IBA 17.2.8): what each packet came by, and what is
+//! sent by which.
 //!
-//! Owns the alternate path. When to go over to it the machine says; here the paths that were made of the address vectors follow. While
-//! nothing is armed, a packet from the peer costs one comparison. Must not know sockets.
+//! Owns the alternate path. When to go over to it the machine says; here the paths that were made
+//! of the address vectors follow. While nothing is armed, a packet from the peer costs one
+//! comparison. Must not know sockets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -91,8 +93,8 @@ impl Qp {
         ])
     }
 
-    /// Packets that did not come as usual. On Ethernet they are a stranger's if they come by neither path; on the InfiniBand port the
-    /// peer may use another of its LIDs.
+    /// Packets that did not come as usual. On Ethernet they are a stranger's if they come by
+    /// neither path; on the InfiniBand port the peer may use another of its LIDs.
     #[cold]
     pub(super) fn look_at_source(&self, side: &mut PacketSide, origin: IpAddr) -> Sender {
         let by = side.ways.origins.map(|known| known == Some(origin));
@@ -144,8 +146,9 @@ impl Qp {
         !self.is_datagram() && matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqd)
     }
 
-    /// Somebody wants this connection to go over to its alternate path: an administrator, or a port that is down, of this number. True
-    /// if it does: it is armed, and its other path uses another port than one that is down.
+    /// Somebody wants this connection to go over to its alternate path: an administrator, or a port
+    /// that is down, of this number. True if it does: it is armed, and its other path uses another
+    /// port than one that is down.
     pub(crate) fn fail_over(self: &Arc<Self>, down: Option<u8>) -> bool {
         let _handling = handling();
         let mut guard = lock(&self.packets);

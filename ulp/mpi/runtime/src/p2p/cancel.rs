@@ -162,8 +162,8 @@ impl Runtime {
         }
     }
 
-    /// Ends what moves bytes from or to the memory of a request: the connection, or what still comes
-    /// goes elsewhere.
+    /// Ends what moves bytes from or to the memory of a request: the connection, or what still
+    /// comes goes elsewhere.
     #[cold]
     pub fn cut(&mut self, request: u32) {
         let entry = &self.point.requests[request];

@@ -2,8 +2,9 @@
 //! messages, loss of a peer.
 //!
 //! Owns: requests and matching's use; the order of the messages to a peer; what becomes of a
-//! message that has come; when a communicator that the program has freed goes ([`comms`]). Must not know: what a transport does to move bytes, which
-//! collective a message belongs to, how a thread waits: nothing here blocks.
+//! message that has come; when a communicator that the program has freed goes ([`comms`]). Must not
+//! know: what a transport does to move bytes, which collective a message belongs to, how a thread
+//! waits: nothing here blocks.
 
 pub mod buffered;
 pub mod cancel;

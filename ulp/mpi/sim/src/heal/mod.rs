@@ -1,21 +1,21 @@
 //! Ranks whose connections fail and are made anew, in virtual time, from a seed.
 //!
 //! Owns: a world of two to four ranks ([`world`]) with up to three adapters each, of one or two
-//! ports, which may fail, be closed and opened anew, go for good ([`device`],
-//! [`fabric`], [`rails`]); queue pairs that fail at either end, what they have acknowledged and not placed
+//! ports, which may fail, be closed and opened anew, go for good ([`device`], [`fabric`],
+//! [`rails`]); queue pairs that fail at either end, what they have acknowledged and not placed
 //! ([`carry`]), and datagrams that are lost, doubled, late and old ([`wire`]); what a rank does
 //! ([`turn`], [`take`], [`push`], [`steps`]); the carriers of a message: SENDs and bundles, records
 //! ([`block`]), read, written and in pieces ([`long`]), by the lane ([`lane`]); what must hold
 //! ([`laws`], [`letter`], [`end`]); programs and faults ([`plan`]), and what is broken on purpose
-//! ([`plants`]). Sessions, logs and datagrams are those of `ferriband-heal`, records, envelopes
-//! and replays those of `ferriband-mpi-proto`. Must not know: how these decide.
+//! ([`plants`]). Sessions, logs and datagrams are those of `ferriband-heal`, records, envelopes and
+//! replays those of `ferriband-mpi-proto`. Must not know: how these decide.
 //!
 //! The laws are those of docs/design/heal.md: H1 fence before word, H2 once and in order, H3 over
 //! when delivered or logged, H4 no byte for what is over, H5 what says that all is written behind
 //! it and no old key, H6 silence loses nobody, H7 bounded, and one message's fault is its own, H8
-//! backs off, H9 all comes to an end and nothing heals without cause, H10 nothing is left over, H11 a report adds up; M1
-//! contents, M2 nothing written over, M3 credit, M4 no lost wake-up, M5 all sends end (as H9), M6
-//! the log has all that is not acknowledged.
+//! backs off, H9 all comes to an end and nothing heals without cause, H10 nothing is left over, H11
+//! a report adds up; M1 contents, M2 nothing written over, M3 credit, M4 no lost wake-up, M5 all
+//! sends end (as H9), M6 the log has all that is not acknowledged.
 
 mod block;
 mod carry;

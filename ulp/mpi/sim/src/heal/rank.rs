@@ -276,7 +276,8 @@ pub struct Rank {
     pub steps: VecDeque<AdapterStep>,
     /// Its process is stopped until then, its echo with it.
     pub stopped_until: Ns,
-    /// Its program has finalised: it waits for acknowledgements; and all are there; and it has left.
+    /// Its program has finalised: it waits for acknowledgements; and all are there; and it has
+    /// left.
     pub is_closing: bool,
     pub is_quiet: bool,
     pub is_over: bool,

@@ -1,8 +1,8 @@
-//! How ranks that no launcher of ours has started come to one segment: at an abstract socket of the job's name, which goes with the process that
-//! bound it.
+//! How ranks that no launcher of ours has started come to one segment: at an abstract socket of the
+//! job's name, which goes with the process that bound it.
 //!
-//! The first to come makes segment and bells and gives them to the others. Both sides look who the other one is: a name can be bound by anybody, a
-//! uid cannot be claimed.
+//! The first to come makes segment and bells and gives them to the others. Both sides look who the
+//! other one is: a name can be bound by anybody, a uid cannot be claimed.
 
 use super::Host;
 use super::bell::Bells;
@@ -17,7 +17,8 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-/// Tries to come to the meeting for so long: who bound the name may not listen yet, or may be gone just now.
+/// Tries to come to the meeting for so long: who bound the name may not listen yet, or may be gone
+/// just now.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Descriptors in one message; the kernel takes 253.
 const MOST: usize = 128;
@@ -38,7 +39,8 @@ pub struct Meeting {
     segment: Segment,
 }
 
-/// The number of the host whose segment rank `maker` has made. It is 0 for ranks that have not come.
+/// The number of the host whose segment rank `maker` has made. It is 0 for ranks that have not
+/// come.
 pub fn number(maker: u32) -> u32 {
     maker + 1
 }
@@ -87,7 +89,8 @@ impl Meeting {
         Ok(meeting)
     }
 
-    /// Gives others what they come for, until nothing has happened for a second or `other` can be read.
+    /// Gives others what they come for, until nothing has happened for a second or `other` can be
+    /// read.
     pub fn serve(&self, other: RawFd) {
         let Some(listener) = &self.listener else {
             inherit::wait_readable(&[other], 1000);
@@ -145,7 +148,8 @@ fn name(job: &str, ranks: u32) -> String {
     format!("ferriband-mpi-{hash:016x}")
 }
 
-/// The cores that this process may run on: how many, and a number that is the same for the same ones.
+/// The cores that this process may run on: how many, and a number that is the same for the same
+/// ones.
 fn cores() -> (u32, u64) {
     // SAFETY: a set is plain memory, filled by the call.
     let set = unsafe {
@@ -246,7 +250,8 @@ fn send(stream: &UnixStream, head: &[u8; HEAD], fds: &[RawFd]) -> io::Result<()>
         iov_base: head.as_ptr().cast_mut().cast(),
         iov_len: HEAD,
     };
-    // SAFETY: the message points to local memory; the header fits into the control buffer, and the descriptors behind it, as asserted above.
+    // SAFETY: the message points to local memory; the header fits into the control buffer, and the
+    // descriptors behind it, as asserted above.
     let sent = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;
@@ -275,7 +280,8 @@ fn receive(stream: &UnixStream) -> io::Result<([u8; HEAD], Vec<OwnedFd>)> {
         iov_len: HEAD,
     };
     let mut fds = Vec::new();
-    // SAFETY: the message points to local memory; what the kernel has written into the control buffer is read by its own measures.
+    // SAFETY: the message points to local memory; what the kernel has written into the control
+    // buffer is read by its own measures.
     let (received, flags) = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;

@@ -125,7 +125,8 @@ impl Host {
         self.host_of(rank) == self.host_of(self.me)
     }
 
-    /// Whether more ranks than cores are on this host, as the ranks themselves have said: those that may run on the same cores are counted.
+    /// Whether more ranks than cores are on this host, as the ranks themselves have said: those
+    /// that may run on the same cores are counted.
     pub fn is_crowded(&self) -> bool {
         let alike = |rank: u32| {
             let at = self.segment.layout().area(rank) + rank_area::CORES_ALIKE;
@@ -213,8 +214,9 @@ impl Host {
         }
     }
 
-    /// Sleeps until somebody rings or one of `others` can be read, `timeout_ms` at most (-1: without end), unless `is_needless` finds something once all senders must see that this
-    /// rank sleeps.
+    /// Sleeps until somebody rings or one of `others` can be read, `timeout_ms` at most (-1:
+    /// without end), unless `is_needless` finds something once all senders must see that this rank
+    /// sleeps.
     pub fn sleep(&self, others: &[RawFd], timeout_ms: i32, is_needless: impl FnOnce() -> bool) {
         if self.lie_down(is_needless) {
             listen(self.bell(), others, timeout_ms);
@@ -222,7 +224,8 @@ impl Host {
         }
     }
 
-    /// The first half of [`Host::sleep`]: whether this rank may sleep now, until [`listen`] ends at its bell.
+    /// The first half of [`Host::sleep`]: whether this rank may sleep now, until [`listen`] ends at
+    /// its bell.
     pub fn lie_down(&self, is_needless: impl FnOnce() -> bool) -> bool {
         self.own(rank_area::ASLEEP).store(1, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);

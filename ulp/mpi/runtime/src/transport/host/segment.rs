@@ -19,7 +19,8 @@ pub struct Segment {
     job: u64,
 }
 
-// SAFETY: the mapping is shared memory anyway, read and written by atomic words or as bytes that somebody else may change.
+// SAFETY: the mapping is shared memory anyway, read and written by atomic words or as bytes that
+// somebody else may change.
 unsafe impl Send for Segment {}
 
 impl Segment {
@@ -141,7 +142,8 @@ impl Segment {
     #[inline]
     pub fn word32(&self, at: u64) -> &AtomicU32 {
         debug_assert!(at.is_multiple_of(4) && at + 4 <= self.layout.total());
-        // SAFETY: within the mapping, which is never unmapped, aligned, and only ever accessed by atomic operations.
+        // SAFETY: within the mapping, which is never unmapped, aligned, and only ever accessed by
+        // atomic operations.
         unsafe { &*self.base.as_ptr().add(at as usize).cast::<AtomicU32>() }
     }
 

@@ -47,7 +47,8 @@ pub struct CopyRequest {
 /// Reads a message to `sink`, which has no gaps, and lets its sender write a part of it.
 ///
 /// # Errors
-/// As of reading; ESRCH, too, if the sender has died over its part. Then nobody writes to `sink` any more.
+/// As of reading; ESRCH, too, if the sender has died over its part. Then nobody writes to `sink`
+/// any more.
 pub fn fetch_jointly(host: &Host, offer: Offer, sink: &Sink) -> io::Result<()> {
     let chunk = chunk_of(sink.len());
     let number = open_joint(host, offer, sink, chunk);
@@ -97,7 +98,8 @@ fn open_joint(host: &Host, offer: Offer, sink: &Sink, chunk: usize) -> u32 {
         next: 0,
         end: sink.len().div_ceil(chunk) as u16,
     };
-    // The release shows the words above to who sees the job; one who still looks at the last job fails to take a chunk of it, because the number is another.
+    // The release shows the words above to who sees the job; one who still looks at the last job
+    // fails to take a chunk of it, because the number is another.
     state.store(left.word(), Ordering::Release);
     number
 }
@@ -227,7 +229,8 @@ pub fn copy_as_requested(
     let part = source.part(at, copy_request.chunk.min(copy_request.length - at));
     let to = copy_request.address.wrapping_add(at as u64);
     let written = match part.pointer() {
-        // SAFETY: the range may be read as long as its send is not over, which it is when the receiver has said so.
+        // SAFETY: the range may be read as long as its send is not over, which it is when the
+        // receiver has said so.
         Some(from) => unsafe { cma::write(host.pid(rank), to, from, part.len()) },
         None => Err(io::Error::from_raw_os_error(libc::EFAULT)),
     };

@@ -1,5 +1,5 @@
-//! How a channel comes about: its sender gets memory for the block and writes its line, its receiver
-//! finds that by a bit.
+//! How a channel comes about: its sender gets memory for the block and writes its line, its
+//! receiver finds that by a bit.
 //!
 //! Owns: the lines, and which bits have been seen. Must not know: what goes by a channel.
 

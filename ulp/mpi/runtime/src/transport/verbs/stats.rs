@@ -56,8 +56,8 @@ pub struct Heals {
     pub causes: [u32; CAUSES],
     /// The last of them, the newest last.
     pub last: VecDeque<ToldHeal>,
-    /// Lines that this process may write down of them: of short heals, and of those that last, which
-    /// many short ones do not crowd out.
+    /// Lines that this process may write down of them: of short heals, and of those that last,
+    /// which many short ones do not crowd out.
     pub budgets: [Budget; 2],
 }
 
