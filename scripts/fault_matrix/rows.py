@@ -147,12 +147,8 @@ ROWS = [
     Row("a rank is killed", 0.5, killed, wanted="lost"),
 ]
 
-# Columns whose messages are long.
-LONG_ONES = "[0-9] [KM]iB by|gaps|allreduce|alltoall"
-
 # Cells that cannot pass yet: row, pattern in the column's name, what is missing. They are run all the same.
 NOT_BUILT = [
-    ("queue pairs fail", LONG_ONES, "landing 5: a long message that is on its way is lost with its connection"),
     ("another address after a flap", "", "landing 8: a far peer that falls silent is lost before anybody asks it"),
     ("device fails for 2 s", "", "landing 7: a device is not opened anew"),
     ("device fails for good", "", "landing 7: there is no second device to move to"),
