@@ -8,9 +8,10 @@
  *   sum      MPI_Allreduce of LENGTH bytes
  *   all      MPI_Alltoall of LENGTH bytes for each rank
  *
- * Each rank writes its process number to DIRECTORY/rank.N when messages have gone. The first rank
- * says at the end how many rounds there were, how long the longest took and how many connections
- * were made anew. Exit status: 0 all is well, 3 something wrong came, 4 MPI says that a peer is lost. */
+ * Each rank writes its process number to DIRECTORY/rank.N when messages have gone. The first
+ * rank says at the end how many rounds there were, how long the longest took and how many
+ * connections were made anew. Exit status: 0 all is well, 3 something wrong came, 4 MPI says
+ * that a peer is lost. */
 #include <mpi.h>
 #include <ferriband_mpi.h>
 #include <stdio.h>

@@ -147,7 +147,8 @@ ROWS = [
     Row("a rank is killed", 0.5, killed, wanted="lost"),
 ]
 
-# Cells that cannot pass yet: row, pattern in the column's name, what is missing. They are run all the same.
+# Cells that cannot pass yet: row, pattern in the column's name, what is missing. They are run all
+# the same.
 NOT_BUILT = [
     ("another address after a flap", "", "landing 8: a far peer that falls silent is lost before anybody asks it"),
     ("device fails for 2 s", "", "landing 7: a device is not opened anew"),

@@ -1,5 +1,5 @@
-/* Two ranks exchange numbered messages until a connection has failed and was made anew, and a little
- * longer. Rank 0 says when they have begun, and at the end what came of it. */
+/* Two ranks exchange numbered messages until a connection has failed and was made anew, and a
+ * little longer. Rank 0 says when they have begun, and at the end what came of it. */
 #include <ferriband_mpi.h>
 #include <mpi.h>
 #include <stdio.h>

@@ -2,10 +2,12 @@
  *
  * two_paths serve|ask PLACE DEVICE WAY WAY
  *   PLACE  a Unix socket by which both sides tell each other their addresses
- *   WAY    PORT,BITS,INDEX: a path's port, the path bits of its LID here, and the index of its GID (-1: no GID)
+ *   WAY    PORT,BITS,INDEX: a path's port, the path bits of its LID here, and the index of its GID
+ *          (-1: no GID)
  *
- * The asking side numbers its messages, and the serving side echoes them; each checks that they come in order. "armed" is said once
- * both paths are, and messages go on until a migration has been heard of, and a while longer. It prints what became of the path.
+ * The asking side numbers its messages, and the serving side echoes them; each checks that they
+ * come in order. "armed" is said once both paths are, and messages go on until a migration has been
+ * heard of, and a while longer. It prints what became of the path.
  */
 #include <errno.h>
 #include <fcntl.h>

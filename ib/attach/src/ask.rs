@@ -194,7 +194,7 @@ pub enum PathEnd {
 pub struct PathWord {
     /// Where they end.
     pub end: PathEnd,
-    /// The same as a sentence.
+    /// How it has ended, as a sentence.
     pub says: String,
     /// The cables that they take, by both ends, until there.
     pub links: Vec<String>,

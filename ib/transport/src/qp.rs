@@ -6,11 +6,13 @@
 //! One driver at a time calls a queue pair (its lock); nothing here blocks, reads a clock or allocates after RTR,
 //! but for packets that wait behind a gap (`Tuning::hold`: a bounded number, out of a budget).
 //!
-//! 1. *Packet in.* Check the ICRC, find the queue pair by `dest_qpn` and compare the source address with
-//!    `query().av` or `alt_av` (RC, UC, XRC), say which by [`packets_come_by`](QueuePair::packets_come_by) if the path is not Migrated,
-//!    then [`handle_packet`](QueuePair::handle_packet). `Err` says why it had no effect.
-//!    With `shared_receive`, poll completions after each packet: 16 unpolled receives make it drop the next message. With `Tuning::hold`,
-//!    others may have waited for this one: [`catch_up`](QueuePair::catch_up) until it says no, and poll completions each time.
+//! 1. *Packet in.* Check the ICRC, find the queue pair by `dest_qpn` and compare the source address
+//!    with `query().av` or `alt_av` (RC, UC, XRC), say which by
+//!    [`packets_come_by`](QueuePair::packets_come_by) if the path is not Migrated, then
+//!    [`handle_packet`](QueuePair::handle_packet). `Err` says why it had no effect. With
+//!    `shared_receive`, poll completions after each packet: 16 unpolled receives make it drop the
+//!    next message. With `Tuning::hold`, others may have waited for this one:
+//!    [`catch_up`](QueuePair::catch_up) until it says no, and poll completions each time.
 //! 2. *Completions.* [`poll_completion`](QueuePair::poll_completion) until empty after any call. An unreliable send completes when
 //!    its last packet was handed out: let the kernel have the packet before the program hears of it.
 //! 3. *Answers.* [`answer_due`](QueuePair::answer_due) after a batch of packets: `More` (READ responses, NAKs) is sent at once with
@@ -22,9 +24,11 @@
 //!    operations (binds, invalidations) and finds local protection errors, so poll completions after it too.
 //! 5. *Time.* Keep one deadline per queue pair: [`poll_timeout`](QueuePair::poll_timeout) after any of the above; when it has come,
 //!    [`handle_timeout`](QueuePair::handle_timeout), then 2 to 4. Too early does nothing, so a lazy timer suffices.
-//! 6. *Events.* [`poll_event`](QueuePair::poll_event) and [`state`](QueuePair::state) after any of the above: the machine goes to Error and SQE by
-//!    itself. In Error a last NAK may be due (`answer_due`), and flushed completions. PATH_MIG changes `query().av`
-//!    ([`migrations`](QueuePair::migrations) counts how often); a port that is down is told by [`fail_over`](QueuePair::fail_over).
+//! 6. *Events.* [`poll_event`](QueuePair::poll_event) and [`state`](QueuePair::state) after any of
+//!    the above: the machine goes to Error and SQE by itself. In Error a last NAK may be due
+//!    (`answer_due`), and flushed completions. PATH_MIG changes `query().av`
+//!    ([`migrations`](QueuePair::migrations) counts how often); a port that is down is told by
+//!    [`fail_over`](QueuePair::fail_over).
 //! 7. *Buffers* hold [`max_packet_bytes`](QueuePair::max_packet_bytes) at least and get the transport packet from BTH to pad. Link, IP and UDP headers and
 //!    the ICRC are the driver's; a packet handed out and lost on the way is like one lost on the wire.
 //! 8. *Life.* A wire that is known at RTR only begins with [`in_init`](QueuePair::in_init) and then gets every modify call, also those that lead back

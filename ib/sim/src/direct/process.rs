@@ -519,8 +519,8 @@ impl<'s> Process<'s> {
             if generation() == began {
                 return self.set_state(qp, EndState::Rtr);
             }
-            // The other side reset once more meanwhile: the attributes are new, and what still waits is of the life
-            // before, which nobody may execute.
+            // The other side reset once more meanwhile: the attributes are new, and what still
+            // waits is of the life before, which nobody may execute.
             qp.recv.borrow_mut().stop();
         }
     }

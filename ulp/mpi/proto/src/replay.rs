@@ -12,12 +12,12 @@ const ASKED: u32 = u32::MAX;
 
 /// What a receiver has taken from one peer since it last told it so.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Owed {
+pub struct PendingAck {
     messages: u32,
     bytes: u32,
 }
 
-impl Owed {
+impl PendingAck {
     /// A message of `length` bytes has been taken. True if an acknowledgement must go alone.
     #[inline]
     pub fn take(&mut self, length: u32) -> bool {
@@ -64,25 +64,25 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_goes_alone_after_many_messages_or_bytes() {
-        let mut owed = Owed::default();
-        assert!((1..MESSAGES).all(|_| !owed.take(8)));
-        assert!(owed.take(8));
-        owed.told();
-        assert!(!owed.take(BYTES / 2) && owed.take(BYTES / 2));
+        let mut pending = PendingAck::default();
+        assert!((1..MESSAGES).all(|_| !pending.take(8)));
+        assert!(pending.take(8));
+        pending.told();
+        assert!(!pending.take(BYTES / 2) && pending.take(BYTES / 2));
     }
 
     #[test]
     fn who_has_asked_is_not_told_without_being_woken() {
-        let mut owed = Owed::default();
-        owed.take(8);
-        owed.ask();
-        assert!(owed.is_asked() && owed.is_due() && owed.take(8));
-        owed.told_silently();
-        assert!(owed.is_asked() && owed.is_due());
-        owed.told();
-        assert!(!owed.is_asked() && !owed.is_due());
-        owed.take(BYTES);
-        owed.told_silently();
-        assert!(!owed.is_due());
+        let mut pending = PendingAck::default();
+        pending.take(8);
+        pending.ask();
+        assert!(pending.is_asked() && pending.is_due() && pending.take(8));
+        pending.told_silently();
+        assert!(pending.is_asked() && pending.is_due());
+        pending.told();
+        assert!(!pending.is_asked() && !pending.is_due());
+        pending.take(BYTES);
+        pending.told_silently();
+        assert!(!pending.is_due());
     }
 }

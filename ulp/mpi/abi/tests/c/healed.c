@@ -1,5 +1,6 @@
-/* Rank 0 reads lines. With each one it has its connections fail, says what it knows of the heal that
- * follows, and waits for the next: whoever runs it looks meanwhile. Rank 1 says its process. */
+/* Rank 0 reads lines. With each one it has its connections fail, says what it knows of the heal
+ * that follows, and waits for the next: whoever runs it looks meanwhile. Rank 1 says its
+ * process. */
 #include "check.h"
 #include <ferriband_mpi.h>
 #include <unistd.h>

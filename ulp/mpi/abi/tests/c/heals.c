@@ -1,5 +1,5 @@
-/* Messages between pairs of ranks while queue pairs fail: 8 bytes to and fro, windows of 1 KiB, many
- * short ones in a row. None is lost, none comes twice, none is overtaken. ROUNDS in the
+/* Messages between pairs of ranks while queue pairs fail: 8 bytes to and fro, windows of 1 KiB,
+ * many short ones in a row. None is lost, none comes twice, none is overtaken. ROUNDS in the
  * environment: how many times ranks have their connections fail; SEED: when. */
 #include "check.h"
 #include <ferriband_mpi.h>

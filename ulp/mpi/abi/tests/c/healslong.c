@@ -1,7 +1,8 @@
-/* Long messages between pairs of ranks, and collectives, while queue pairs fail: contiguous ones,
- * such with gaps, several at once in both directions. Each byte is checked. ROUNDS in the
- * environment: how many times; SEED: when ranks have their connections fail; OUTSIDE: somebody else
- * has them fail, once this file is there, so no rank does; and it goes on until some have failed. */
+/* Long messages between pairs of ranks, and collectives, while queue pairs fail: contiguous
+ * ones, such with gaps, several at once in both directions. Each byte is checked. ROUNDS in the
+ * environment: how many times; SEED: when ranks have their connections fail; OUTSIDE: somebody
+ * else has them fail, once this file is there, so no rank does; and it goes on until some have
+ * failed. */
 #include "check.h"
 #include <ferriband_mpi.h>
 #include <limits.h>
@@ -41,7 +42,7 @@ static void look(int times)
 
 /* `count` messages of `length` bytes and one of 8 behind each, from the one side, the other, or
  * both ways at once; the receives before the sends or behind them. */
-static void at_once(long round, int count, int length)
+static void together(long round, int count, int length)
 {
 	MPI_Request requests[4 * SEVERAL];
 	long words[SEVERAL], heard[SEVERAL];
@@ -171,9 +172,9 @@ int main(int argc, char **argv)
 	for (long round = 0; round < (rounds ? atol(rounds) : 40) || (outside && heals() < 5); round++) {
 		left = any(12);
 		whose = any(3);
-		at_once(round, SEVERAL, SHORT);
+		together(round, SEVERAL, SHORT);
 		left = any(6);
-		at_once(round, 2, LONG);
+		together(round, 2, LONG);
 		left = any(4);
 		with_gaps(round);
 		left = any(2);

@@ -42,7 +42,7 @@ impl Owner for Runtime {
     }
 
     #[cold]
-    fn bury(&mut self, lost: Lost) -> Outcome {
+    fn handle_loss(&mut self, lost: Lost) -> Outcome {
         if let Some(peer) = lost.peer
             && !self.point.peers[peer as usize].lost
         {

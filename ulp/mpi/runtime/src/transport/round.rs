@@ -33,7 +33,7 @@ pub trait Owner {
     fn settle(&mut self) -> Outcome;
     /// Ends what concerns a rank that cannot be reached any more, and the call if the program wants
     /// to end then.
-    fn bury(&mut self, lost: Lost) -> Outcome;
+    fn handle_loss(&mut self, lost: Lost) -> Outcome;
     /// Puts a message behind those that wait for `peer`, and sends what can be sent.
     fn queue(&mut self, peer: u32, message: Message) -> Outcome;
     /// Sends what waits for room, as far as there is any. True if something has gone.
@@ -263,7 +263,7 @@ fn hear_news<O: Owner>(owner: &mut O, ends: bool) -> Outcome {
     let mut outcome = Ok(());
     while let Some(told) = owner.transports().take_news(ends)? {
         match told {
-            Told::Lost(lost) => outcome = outcome.and(owner.bury(lost)),
+            Told::Lost(lost) => outcome = outcome.and(owner.handle_loss(lost)),
             Told::Ended(ended) => {
                 owner.told().done(ended.peer, ended.token, ended.done);
             }

@@ -142,7 +142,7 @@ impl Host {
         self.secret
     }
 
-    /// The same, where the job has several segments and they know something else together.
+    /// This rank with a secret of the whole job, where the job has several segments.
     #[must_use]
     pub fn with_secret(self, secret: u64) -> Self {
         Self { secret, ..self }

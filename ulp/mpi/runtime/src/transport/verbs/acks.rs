@@ -48,7 +48,7 @@ impl Net {
     /// An envelope has gone by the peer's block.
     #[inline]
     pub(super) fn told(&mut self, peer: u32) {
-        self.link(peer).acks.owed.told();
+        self.link(peer).acks.pending.told();
     }
 
     /// `peer` has taken all up to `ack`.
@@ -176,7 +176,7 @@ impl Net {
     /// A message of `length` bytes has been taken from `peer`: whether it must be told so now.
     #[inline]
     pub(super) fn owes(&mut self, peer: u32, length: u32) -> bool {
-        self.limits.acks && self.link(peer).acks.owed.take(length)
+        self.limits.acks && self.link(peer).acks.pending.take(length)
     }
 
     /// Tells `peer` what has been taken: by the return word of its channel, or by a message that
@@ -185,15 +185,15 @@ impl Net {
         let is_over = roster.is_over(peer);
         let link = self.link(peer);
         let ack = link.received;
-        let wakes = link.acks.owed.is_asked() || link.long.lane.has_news();
+        let wakes = link.acks.pending.is_asked() || link.long.lane.has_news();
         if is_over || link.wire.lost.is_some() {
             // Who has left needs to know nothing.
-            link.acks.owed.told();
+            link.acks.pending.told();
             return Ok(());
         }
         // A return word wakes nobody, and who has asked may sleep.
         if let Some(index) = link.fast.inbound.filter(|_| !wakes) {
-            link.acks.owed.told();
+            link.acks.pending.told();
             return self.return_credit(index, ack);
         }
         let head = Head {
@@ -211,7 +211,7 @@ impl Net {
     /// `peer` has asked for an acknowledgement, for what it sends is over only then.
     #[cold]
     pub(super) fn is_asked(&mut self, peer: u32) {
-        self.link(peer).acks.owed.ask();
+        self.link(peer).acks.pending.ask();
         self.life.news.push(News::Asks(peer));
     }
 
@@ -237,7 +237,7 @@ impl Net {
     #[cold]
     pub(super) fn answer_asker<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome {
         let link = self.link(peer);
-        if link.acks.owed.is_asked() || link.long.lane.has_news() {
+        if link.acks.pending.is_asked() || link.long.lane.has_news() {
             self.tell_taken(roster, peer)?;
         }
         Ok(())
@@ -248,7 +248,7 @@ impl Net {
     pub(super) fn pay<R: Roster>(&mut self, roster: &R) -> Outcome {
         for peer in std::mem::take(&mut self.blocks.owing) {
             let link = self.link(peer);
-            let is_due = link.acks.owed.is_due()
+            let is_due = link.acks.pending.is_due()
                 || link.long.lane.has_news()
                 || self
                     .inbound_of(peer)

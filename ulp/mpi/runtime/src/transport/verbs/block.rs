@@ -324,7 +324,7 @@ impl Net {
             return Ok(());
         }
         if is_urgent {
-            self.link(from).acks.owed.told_silently();
+            self.link(from).acks.pending.told_silently();
             self.return_credit(index, ack)
         } else {
             self.owe(from);

@@ -266,7 +266,7 @@ impl Net {
             return Err(MpiError::with(MPI_ERR_INTERN, text));
         }
         self.stats.sends += 1;
-        self.link(peer).acks.owed.told();
+        self.link(peer).acks.pending.told();
         Ok(())
     }
 

@@ -302,7 +302,7 @@ impl Net {
         link.long.moving.clear();
         link.words.clear();
         (link.fast.out, link.fast.gate, link.fast.lull) = Default::default();
-        (link.acks.is_log_full, link.acks.owed) = Default::default();
+        (link.acks.is_log_full, link.acks.pending) = Default::default();
         link.wire.id = 0;
         let held: Vec<u32> = link.acks.log.abandon().collect();
         for buffer in held {

@@ -11,7 +11,7 @@ use ferriband_ibv::Ah;
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
-use ferriband_mpi_proto::replay::{self, Owed};
+use ferriband_mpi_proto::replay::{self, PendingAck};
 use ferriband_mpi_proto::resume::Keys;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ pub struct Acks {
     /// A message waits until it has.
     pub is_log_full: bool,
     /// What the peer is not told that it has come.
-    pub owed: Owed,
+    pub pending: PendingAck,
     /// The last message in this life behind which an acknowledgement was asked for.
     pub asked: Option<u32>,
 }
@@ -170,7 +170,7 @@ impl Link {
     #[inline]
     pub fn has_said(&mut self, envelope: &Envelope) {
         self.heads.said = Pattern::of(envelope).or(self.heads.said);
-        self.acks.owed.told();
+        self.acks.pending.told();
     }
 
     /// Whether nothing is under way, and nothing is to be sent again.

@@ -228,7 +228,7 @@ impl Net {
         link.long.reads = 0;
         link.long.moving.clear();
         link.long.lane.fence();
-        (link.acks.is_log_full, link.acks.owed) = Default::default();
+        (link.acks.is_log_full, link.acks.pending) = Default::default();
         link.acks.asked = None;
         let acknowledged = link.acks.log.acknowledged();
         let taken = Taken {

@@ -52,10 +52,10 @@ impl Net {
         peers
             .filter_map(|peer| {
                 let link = self.links[*peer as usize].as_deref()?;
-                let at_once = link.wire.is_at_work().then_some(now);
+                let now_due = link.wire.is_at_work().then_some(now);
                 let soon = || link.long.lane.waits().then(|| now.after(LANE_NS));
                 let wire = || link.wire.session.poll_timeout();
-                at_once.or_else(soon).or_else(wire)
+                now_due.or_else(soon).or_else(wire)
             })
             .min()
             .map(|at| at.since(now))
@@ -157,13 +157,13 @@ impl Net {
             }
             Step::Replay { own, peer: word } => return self.begin_replay(peer, own, word),
             Step::Up => return self.tend_lane(peer),
-            Step::Lost(reason) => return self.bury(roster, peer, reason),
+            Step::Lost(reason) => return self.handle_loss(roster, peer, reason),
         }
         Ok(())
     }
 
     /// The session of `peer` is over.
-    fn bury<R: Roster>(&mut self, roster: &R, peer: u32, reason: Reason) -> Outcome {
+    fn handle_loss<R: Roster>(&mut self, roster: &R, peer: u32, reason: Reason) -> Outcome {
         if self.link(peer).wire.lost.is_some() {
             return Ok(());
         }
