@@ -73,7 +73,7 @@ impl Engine {
                     continue;
                 }
             }
-            others.push(device.info.ifindex);
+            others.push((device.info.ifindex, told.up));
         }
         for (device, before, now) in news {
             if before.gids != now.gids {
@@ -84,9 +84,13 @@ impl Engine {
         if changes.has_routes() {
             others.sort_unstable();
             others.dedup();
-            for ifindex in others {
+            for (ifindex, is_up) in others {
                 self.renew_paths(ifindex);
-                self.ask_by(ifindex);
+                // the routes of an interface that has gone down go after it: nothing is to be had
+                // by it yet, though packets to this host still arrive
+                if is_up {
+                    self.ask_by(ifindex);
+                }
             }
         }
     }
