@@ -105,12 +105,14 @@ impl World {
 
     /// Whether the other end of a queue pair takes what it sends.
     fn takes_from(&self, at: usize) -> bool {
-        let remote = self.queue_pairs[at].remote;
-        remote
-            .and_then(|remote| self.queue_pairs.get(remote))
-            .is_some_and(|other| {
-                other.state == QueuePairState::Connected && other.remote == Some(at)
-            })
+        let one = &self.queue_pairs[at];
+        let other = one.remote.and_then(|remote| self.queue_pairs.get(remote));
+        other.is_some_and(|other| {
+            // a queue pair takes what comes to its own port of its own adapter
+            let comes_to_it =
+                (one.to.adapter, one.to.port) == (other.from.adapter, other.from.port);
+            comes_to_it && other.state == QueuePairState::Connected && other.remote == Some(at)
+        })
     }
 
     /// The first request of a queue pair arrives, if the other end takes it.

@@ -258,8 +258,9 @@ impl World {
         let is_of = |path: &ferriband_heal::Path| {
             (usize::from(path.adapter.0), path.port) == (from.adapter, from.port)
         };
-        // The table was read anew, and the path is no more, or another one has its number.
-        let path = path.filter(is_of);
+        // The table was read anew, and the path is no more, or another one has its number; or it
+        // leads to another port than the queue pair's there.
+        let path = path.filter(|path| is_of(path) && path.dgid == end.gid);
         let is_good = self.is_working(me, from.adapter) && !is_refused && path.is_some();
         self.laws
             .begins(self.ranks[me].links[peer].begun.make_contiguous(), now)?;
