@@ -15,8 +15,9 @@ use ferriband_heal::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// No run has more events.
-const EVENTS: u64 = 1_000_000;
+/// No run has more events: three ranks that ask for an hour after one that computes have a
+/// million.
+const EVENTS: u64 = 3_000_000;
 const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
