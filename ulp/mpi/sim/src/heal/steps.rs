@@ -117,6 +117,7 @@ impl World {
                 .into_iter()
                 .partition(mine);
         self.ranks[me].completions = rest;
+        let mut left = Vec::new();
         for (at, completion) in of_it {
             let is_message = matches!(completion, Completion::Message(_));
             let is_part = matches!(completion, Completion::Done(_));
@@ -132,16 +133,28 @@ impl World {
                     self.arrived(me, peer, message)?;
                     has_memory = self.take_in_hand(me, peer, true)?;
                 }
-                Completion::Message(_) if self.is(Fault::ReceivesForgotten) => (),
-                Completion::Message(_) => self.give_receive(me, at),
+                Completion::Message(_) => left.push((at, completion)),
                 one => self.take_completion(me, at, one)?,
             }
+        }
+        // It stays in its turn: a queue pair that cannot be destroyed now may deliver more.
+        for one in left.into_iter().rev() {
+            self.ranks[me].completions.push_front(one);
         }
         Ok(())
     }
 
-    /// What of a life means nothing beyond it.
+    /// What of a life means nothing beyond it, and the messages for which there was no memory.
     fn throw_away(&mut self, me: usize, peer: usize) -> Outcome {
+        let old = self.ranks[me].links[peer].queue_pair;
+        let all = std::mem::take(&mut self.ranks[me].completions);
+        let (left, rest): (VecDeque<_>, _) = all.into_iter().partition(|one| Some(one.0) == old);
+        self.ranks[me].completions = rest;
+        for (at, _) in left {
+            if !self.is(Fault::ReceivesForgotten) {
+                self.give_receive(me, at);
+            }
+        }
         if let Some(half) = self.link(me, peer).in_hand.take() {
             self.report.halves += u64::from(half.is_begun);
             if let Some(at) = self.ranks[me].links[peer].queue_pair {
