@@ -212,45 +212,57 @@ fn request(opcode: SendOpcode) -> SendRequest<'static> {
     }
 }
 
+/// As [`written_to`], by a window that is bound to all of the region; the window and its key.
+fn written_by_window(memory: Kind, len: u32) -> (Pair, Arc<Mw>, u32) {
+    let setup = Setup {
+        memory,
+        len: 1 << 20,
+        mr_access: ALL | Access::MW_BIND.bits(),
+        timeout: 10,
+        retry: 2,
+        ..Setup::default()
+    };
+    let mut pair = Pair::alike(Party::here(), Party::there(), setup);
+    pair.b.fill(&pair.bi, 0, setup.len, 0xff);
+    let end = pair.a.agent().end(pair.ai.at);
+    let window = end.pd.alloc_mw(MwKind::Type2).unwrap();
+    let key = bind(end, &window, 0x42);
+    let ask = Ask {
+        key,
+        ..Ask::new(SendOpcode::RdmaWrite, len, &pair.ai)
+    };
+    pair.b.start_stream(&pair.bi, &ask, 8, LIMIT);
+    let end = pair.a.agent().end(pair.ai.at);
+    eventually("the first write", || {
+        end.memory.byte(len as usize - 1) == 0xff
+    });
+    (pair, window, key)
+}
+
+/// Invalidates a window's key by a work request.
+fn invalidate(end: &Endpoint, key: u32) -> Got {
+    end.qp
+        .post_send(&SendRequest {
+            imm_or_key: key,
+            ..request(SendOpcode::LocalInv)
+        })
+        .unwrap();
+    end.wait()
+}
+
 #[test]
 fn a_window_invalidated_under_writes_is_closed_at_once() {
     for memory in [Kind::Private, Kind::Shared] {
         for len in [8, 4096, 1 << 20] {
-            let access = ALL | Access::MW_BIND.bits();
-            let setup = Setup {
-                memory,
-                len: 1 << 20,
-                mr_access: access,
-                timeout: 10,
-                retry: 2,
-                ..Setup::default()
-            };
-            let mut pair = Pair::alike(Party::here(), Party::there(), setup);
-            pair.b.fill(&pair.bi, 0, setup.len, 0xff);
+            let (mut pair, window, key) = written_by_window(memory, len);
             {
                 let end = pair.a.agent().end(pair.ai.at);
-                let window = end.pd.alloc_mw(MwKind::Type2).unwrap();
-                let key = bind(end, &window, 0x42);
-                let ask = Ask {
-                    key,
-                    ..Ask::new(SendOpcode::RdmaWrite, len, &pair.ai)
-                };
-                pair.b.start_stream(&pair.bi, &ask, 8, LIMIT);
-                eventually("the first write", || {
-                    end.memory.byte(len as usize - 1) == 0xff
-                });
                 assert_eq!(
                     end.mr.deregister().unwrap_err().errno(),
                     libc::EBUSY,
                     "a window is bound"
                 );
-                end.qp
-                    .post_send(&SendRequest {
-                        imm_or_key: key,
-                        ..request(SendOpcode::LocalInv)
-                    })
-                    .unwrap();
-                let invalidated = end.wait();
+                let invalidated = invalidate(end, key);
                 assert_eq!(
                     (invalidated.status, invalidated.opcode),
                     (0, WcOpcode::LocalInv as u32)
@@ -265,6 +277,42 @@ fn a_window_invalidated_under_writes_is_closed_at_once() {
             );
         }
     }
+}
+
+#[test]
+fn a_window_whose_peer_stopped_in_the_middle_is_not_said_to_be_invalid_and_keeps_its_region() {
+    for _attempt in 0..40 {
+        let (mut pair, window, key) = written_by_window(Kind::Private, 500_000);
+        pair.b.child().stop();
+        let end = pair.a.agent().end(pair.ai.at);
+        let begin = Instant::now();
+        let invalidated = invalidate(end, key);
+        if invalidated.status == 0 {
+            // nobody was in the middle: what was said holds, also for the region
+            assert!(begin.elapsed() < Duration::from_millis(500));
+            end.mr.deregister().unwrap();
+            end.memory.fill(0, end.memory.len(), 0);
+            pair.b.child().resume();
+            watch(pair.a.agent().end(pair.ai.at));
+            continue;
+        }
+        assert_eq!(invalidated.status, WcStatus::MwBindErr as u32);
+        assert_eq!(errno(end.mr.deregister()), libc::EBUSY, "a window is bound");
+        assert_eq!(
+            errno(window.deallocate()),
+            libc::EBUSY,
+            "the peer may go on"
+        );
+        pair.b.child().resume();
+        let flow = pair.b.end_stream();
+        assert!(flow.status.is_some(), "{flow:?}");
+        window.deallocate().unwrap();
+        let end = pair.a.agent().end(pair.ai.at);
+        end.mr.deregister().unwrap();
+        end.memory.fill(0, end.memory.len(), 0);
+        return watch(end);
+    }
+    panic!("the peer never stopped in the middle");
 }
 
 #[test]

@@ -362,6 +362,14 @@ impl Lab {
             .try_for_each(|guest| guest.ask(command).map(drop))
     }
 
+    /// Interrupts the loss, or goes on with it; what was lost is counted on.
+    pub fn pause_loss(&mut self, pause: bool) -> Result<(), String> {
+        let command = if pause { "lose 0%" } else { "lose 1%" };
+        self.guests
+            .iter_mut()
+            .try_for_each(|guest| guest.ask(command).map(drop))
+    }
+
     /// How many packets that the first guest sent have been lost since loss began.
     pub fn lost(&mut self) -> Result<u64, String> {
         let answer = self.guests[0].ask("lost")?;

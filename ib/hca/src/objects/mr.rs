@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use ferriband_memory::Segment;
 use ferriband_memory::populate;
-use ferriband_transport::direct::layout::{KeyEntry, key_index};
+use ferriband_transport::direct::layout::key_index;
 use ferriband_transport::direct::mark::Revoked;
 use ferriband_transport::types::Access;
 
@@ -158,9 +158,7 @@ impl Mr {
         let pd = self.pd();
         pd.ctx.status.life.check()?;
         let memory = pd.ctx.host.memory();
-        if lock(&memory.regions.bound).contains_key(&self.key()) {
-            return Err(Error::Busy("memory windows are bound to the region"));
-        }
+        memory.revoke_unbound(self.key())?;
         memory.revoke_key(self.key())?;
         memory.quiet.forget_mapping(lock(&self.extent).map_id);
         if let Some(dm) = &self.dm {
@@ -186,9 +184,6 @@ impl Mr {
         old_pd.ctx.status.life.check()?;
         let memory = old_pd.ctx.host.memory();
         let key = self.key();
-        if lock(&memory.regions.bound).contains_key(&key) {
-            return Err(Error::Busy("memory windows are bound to the region"));
-        }
         let new_pd = pd.unwrap_or(&old_pd);
         let old = *lock(&self.extent);
         let (addr, length) = range.unwrap_or((old.addr, old.length));
@@ -203,7 +198,7 @@ impl Mr {
         if self.dm.is_none() && (range.is_some() || access != old.access) {
             check_memory(&init)?;
         }
-        KeyEntry::revoke(&**memory.process.own, key_index(key));
+        memory.revoke_unbound(key)?;
         memory.quiet.wait_for_marks(Revoked::Key(key))?;
         memory.quiet.forget_mapping(old.map_id);
         let extent = publish(new_pd, key, &init, self.dm.as_deref());

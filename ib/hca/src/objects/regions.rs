@@ -126,12 +126,30 @@ impl Memory<'_> {
         Ok(())
     }
 
+    /// Revokes the key of a region that no window is bound to.
+    ///
+    /// # Errors
+    /// `Busy` while windows are bound (IBA 11.2.8.5).
+    pub(crate) fn revoke_unbound(&self, key: u32) -> Result<(), Error> {
+        let bound = lock(&self.regions.bound);
+        if bound.contains_key(&key) {
+            return Err(Error::Busy("memory windows are bound to the region"));
+        }
+        // under the lock: whoever binds a window later finds the key revoked
+        KeyEntry::revoke(&**self.process.own, key_index(key));
+        Ok(())
+    }
+
     /// Invalidates a type 2 window's key on behalf of a work request or a peer's SEND with
-    /// invalidate.
+    /// invalidate. True: no access by the key is in flight, and none begins.
+    ///
+    /// False if it is not to be invalidated so, and also if a peer stopped in the middle of an
+    /// access by it. The key is revoked then, and the window stays bound until it is deallocated:
+    /// its region cannot be deregistered while the peer may still end its access.
     pub(crate) fn invalidate_window(&self, pd: u32, qpn: u32, rkey: u32) -> bool {
         let index = key_index(rkey) as u32;
-        let mut windows = lock(&self.regions.windows);
-        let Some(state) = windows.get_mut(&index) else {
+        let windows = lock(&self.regions.windows);
+        let Some(state) = windows.get(&index) else {
             return false;
         };
         let scoped =
@@ -139,13 +157,30 @@ impl Memory<'_> {
         if state.kind != MwKind::Type2 || state.pd != pd || state.bound != rkey || !scoped {
             return false;
         }
-        let region = std::mem::take(&mut state.region);
-        state.bound = 0;
-        drop(windows);
+        // under the lock: of two that invalidate it, one finds it valid
         KeyEntry::revoke(&**self.process.own, index as usize);
-        self.release_region(region);
-        // a stopped peer keeps its mark; the key is revoked all the same
-        let _ = self.quiet.wait_for_marks(Revoked::Key(rkey));
+        drop(windows);
+        self.unbind(index, rkey)
+    }
+
+    /// Ends the binding of a window whose key is revoked, once no access by that key is in flight:
+    /// the window's region may be deregistered, and its memory freed, as soon as no window is bound
+    /// to it. False if a peer stopped in the middle of an access: the window stays bound.
+    fn unbind(&self, index: u32, key: u32) -> bool {
+        // not with the windows locked: a record that is being executed may want them
+        if self.quiet.wait_for_marks(Revoked::Key(key)).is_err() {
+            return false;
+        }
+        let mut windows = lock(&self.regions.windows);
+        // unless it was deallocated meanwhile
+        if let Some(state) = windows.get_mut(&index)
+            && state.bound == key
+        {
+            state.bound = 0;
+            let region = std::mem::take(&mut state.region);
+            drop(windows);
+            self.release_region(region);
+        }
         true
     }
 
@@ -163,7 +198,7 @@ impl Memory<'_> {
         if state.kind == MwKind::Type2 && state.bound != 0 {
             return false;
         }
-        let old = (state.bound, state.region);
+        let old = state.bound;
         if bind.length > 0 {
             let Some(region) = KeyEntry::read(&**self.process.own, bind.lkey) else {
                 return false;
@@ -181,15 +216,12 @@ impl Memory<'_> {
             if !allowed {
                 return false;
             }
-            if old.0 != 0 {
+            if old != 0 {
                 // a peer in the middle of an access reads the old entry: it is not written over
-                // before the marks are clear. Not with the windows locked: a record that is being
-                // executed may want them.
+                // before the marks are clear
                 KeyEntry::revoke(&**self.process.own, index as usize);
-                (state.bound, state.region) = (0, 0);
                 drop(windows);
-                self.release_region(old.1);
-                if self.quiet.wait_for_marks(Revoked::Key(old.0)).is_err() {
+                if !self.unbind(index, old) {
                     return false;
                 }
                 windows = lock(&self.regions.windows);
@@ -198,7 +230,9 @@ impl Memory<'_> {
                     _ => return false,
                 }
             }
-            self.hold_region(bind.lkey);
+            if !self.hold_region(&region) {
+                return false;
+            }
             let entry = KeyEntry {
                 key: bind.rkey,
                 access: bind.access,
@@ -223,20 +257,21 @@ impl Memory<'_> {
             state.bound = bind.rkey;
             state.region = bind.lkey;
             return true;
-        } else {
-            KeyEntry::revoke(&**self.process.own, index as usize);
-            (state.bound, state.region) = (0, 0);
         }
+        KeyEntry::revoke(&**self.process.own, index as usize);
         drop(windows);
-        if old.0 != 0 {
-            self.release_region(old.1);
-            let _ = self.quiet.wait_for_marks(Revoked::Key(old.0));
-        }
-        true
+        old == 0 || self.unbind(index, old)
     }
 
-    fn hold_region(&self, key: u32) {
-        *lock(&self.regions.bound).entry(key).or_insert(0) += 1;
+    /// A window is about to be bound to a region; false if the region is not as it was when it was
+    /// looked at.
+    fn hold_region(&self, region: &KeyEntry) -> bool {
+        let mut bound = lock(&self.regions.bound);
+        if KeyEntry::read(&**self.process.own, region.key) != Some(*region) {
+            return false;
+        }
+        *bound.entry(region.key).or_insert(0) += 1;
+        true
     }
 
     pub(crate) fn release_region(&self, key: u32) {

@@ -183,7 +183,8 @@ impl<'s> App<'s> {
         self.process.ctx.world.oracle.borrow_mut().conns[conn].ends[side].rkey = key;
     }
 
-    /// Takes what peers reach back while they use it, overwrites it, and exposes it again.
+    /// Takes what peers reach back while they use it, overwrites it, and exposes it again. With a
+    /// window bound to it, or about to be, a region cannot be taken back (IBA 11.2.8.5).
     fn revoke_and_renew(&mut self, at: usize) {
         let (conn, side) = (self.qp(at).conn, self.qp(at).side);
         let world = self.process.ctx.world;
@@ -198,13 +199,13 @@ impl<'s> App<'s> {
         };
         world.trace(|| format!("p{} revokes key {key:#x}", self.process.ctx.me));
         KeyEntry::revoke(&self.process.host.own, (key >> 8) as usize);
-        if self.process.host.wait_for_marks(Revoked::Key(key)) {
-            world
-                .oracle
-                .borrow_mut()
-                .key_is_gone(self.process.ctx.me, key);
-        }
-        let app = world.oracle.borrow().apps[self.process.ctx.me];
+        // EBUSY: the memory is not the program's yet, which tries again
+        while !self.process.host.wait_for_marks(Revoked::Key(key)) {}
+        let app = {
+            let mut oracle = world.oracle.borrow_mut();
+            oracle.key_is_gone(self.process.ctx.me, key);
+            oracle.apps[self.process.ctx.me]
+        };
         for slot in 0..arena.window {
             self.process
                 .ctx
@@ -358,7 +359,8 @@ impl<'s> App<'s> {
         completed > from
     }
 
-    /// The peer's SEND with invalidate ended the window: it may be bound again.
+    /// The peer's SEND with invalidate, or a request of this side, ended the window: it may be bound
+    /// again.
     fn notice_invalidation(&mut self, at: usize, conn: usize, side: usize) {
         let bound = self.ends[at].bound;
         if bound != 0
@@ -678,8 +680,8 @@ impl<'s> App<'s> {
                 req.imm = std::mem::take(&mut it.ends[1 - dir].window);
             }
             SendOpcode::LocalInv => {
+                // The window is bound until the request has been executed, not until it is posted.
                 req.imm = std::mem::take(&mut it.ends[dir].window);
-                self.ends[at].bound = 0;
                 (it.revoked, it.clean) = (true, false);
             }
             SendOpcode::BindMw => {

@@ -520,22 +520,23 @@ impl<'s> Host for SimHost<'s> {
         let slot = key_index(rkey) as u32;
         let scoped = KeyEntry::read(&self.own, rkey)
             .is_some_and(|entry| entry.window && entry.pd == pd && entry.only_qp == qpn + 1);
-        let mut windows = self.windows.borrow_mut();
-        let Some(window) = windows.iter_mut().find(|window| window.slot == slot) else {
-            return false;
-        };
-        if !scoped || window.bound != rkey {
+        let is_bound = |window: &Window| window.slot == slot && window.bound == rkey;
+        if !scoped || !self.windows.borrow().iter().any(is_bound) {
             return false;
         }
-        window.bound = 0;
-        drop(windows);
         KeyEntry::revoke(&self.own, slot as usize);
-        if self.wait_for_marks(Revoked::Key(rkey)) {
-            self.ctx
-                .world
-                .oracle
-                .borrow_mut()
-                .key_is_gone(self.ctx.me, rkey);
+        let is_quiet = self.wait_for_marks(Revoked::Key(rkey));
+        let mut oracle = self.ctx.world.oracle.borrow_mut();
+        if !is_quiet {
+            // the request fails, and the window stays bound, until its queue pair is reset
+            oracle.end_revokes(qpn);
+            return false;
+        }
+        oracle.key_is_gone(self.ctx.me, rkey);
+        for window in self.windows.borrow_mut().iter_mut() {
+            if is_bound(window) {
+                window.bound = 0;
+            }
         }
         true
     }

@@ -391,6 +391,13 @@ impl Oracle {
             .retain(|allow| allow.owner != owner || allow.key != key || allow.local);
     }
 
+    /// What an end of this queue pair gave out may be refused from here on.
+    pub fn end_revokes(&mut self, qpn: u32) {
+        let (conn, _) = self.find(qpn);
+        let it = &mut self.conns[conn];
+        (it.revoked, it.clean) = (true, false);
+    }
+
     /// An end's queue pair is revoked and its marks are gone: nobody may touch anything by it.
     pub fn end_is_gone(&mut self, conn: usize, side: usize) {
         let toward = 1 - side;

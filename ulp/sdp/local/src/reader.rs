@@ -548,10 +548,13 @@ impl<K: Kernel> Reader<'_, K> {
     }
 
     /// A peer that has died has left bytes unread in the ring that it read, whoever goes on by TCP
-    /// since.
+    /// since. Of a copy that has come to the peer's kernel, that kernel tells: who reads it without
+    /// this library says nothing here.
     fn has_left_unread(&self) -> bool {
         let tail = Word::Shared(Way::Out, Shared::Tail);
-        self.own(Own::Ended) & SHUT == 0 && self.own(Own::Head) != self.0.load(tail)
+        let is_unread =
+            self.own(Own::Ended) & SHUT == 0 && self.own(Own::Head) != self.0.load(tail);
+        is_unread && !Writer(self.0).has_copy_arrived()
     }
 
     /// The kernel has no more: the stream's end, or an error that the program has not had. A copy

@@ -423,6 +423,19 @@ impl<K: Kernel> Writer<'_, K> {
         from != end && !is_ended && !self.is_recalled()
     }
 
+    /// All of the copy has come to the kernel of a peer that had not died by then: a closed socket
+    /// acknowledges nothing.
+    #[cold]
+    pub(crate) fn has_copy_arrived(&self) -> bool {
+        if self.phase() != Phase::Done {
+            return false;
+        }
+        let from = self.0.load(shared(Shared::CopyFrom));
+        let copied = self.own(Own::Head).saturating_sub(from);
+        let arrived = self.0.sent().saturating_sub(self.0.send_queue().0);
+        arrived.saturating_sub(self.0.load(shared(Shared::Offset))) >= copied
+    }
+
     /// A peer that has died gets no copy. The kernel, which has told an end, says that nobody reads
     /// any more: TCP would have told a reset, once.
     #[cold]

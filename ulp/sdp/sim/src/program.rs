@@ -124,6 +124,9 @@ impl<'y> Program<'y> {
 
     fn accept(&mut self, tags: &[Tag]) {
         self.sent += tags.len() as u64;
+        if !tags.is_empty() {
+            self.host.progressed();
+        }
         self.host.oracle.borrow_mut().accepted(tags);
     }
 
@@ -252,6 +255,7 @@ impl<'y> Program<'y> {
                 return false;
             }
             received += more;
+            self.host.progressed();
         }
         true
     }

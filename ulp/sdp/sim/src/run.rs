@@ -19,8 +19,11 @@ use crate::world::{Fate, KERNEL, Process, Role, World};
 use crate::{Failure, Law, Scenario, Stats};
 use ferriband_seed::Rng;
 
-/// Steps after which a run that does not end is a failure.
-const STEP_LIMIT: u64 = 1_500_000;
+/// Steps without progress ([`World::progressed`]) after which a run is one that does not end. The
+/// longest wait is shorter by far: a stop, a rest, the patience with a full ring, each of a few
+/// thousand steps, one behind the other. All of a run has no limit of its own: it has thousands of
+/// bytes, and where its reader takes one at a time, each may take some hundred steps.
+const PROGRESS_LIMIT: u64 = 500_000;
 const STACK: usize = 128 << 10;
 
 type Fiber = Coroutine<(), (), (), DefaultStack>;
@@ -126,6 +129,7 @@ impl Run {
             clock: Cell::new(0),
             turn: Cell::new(0),
             happenings: Cell::new(0),
+            progressed_at: Cell::new(0),
             violation: RefCell::default(),
             trace: trace.then(RefCell::default),
             stats: RefCell::default(),
@@ -142,7 +146,7 @@ impl Run {
 
     fn run(&mut self) {
         while !self.world.failed() && self.turn() {
-            if self.world.clock.get() > STEP_LIMIT {
+            if self.world.clock.get() - self.world.progressed_at.get() > PROGRESS_LIMIT {
                 let stuck = self.stuck();
                 self.world.fail(Law::Steps, format!("no end: {stuck}"));
             }
@@ -267,6 +271,7 @@ impl Run {
     fn ended(&mut self, me: usize) {
         let world = self.world.clone();
         let (process, side) = (world.fates[me].process, world.fates[me].side);
+        world.progressed();
         if world.fates[me].role == Role::Program {
             world.tell(side, KERNEL);
             return;

@@ -236,6 +236,8 @@ impl Tcp {
                 self.be_reset(receiver);
             } else {
                 here.ended = true;
+                // what ends a stream acknowledges all that has come the other way
+                self.directions[receiver].unacknowledged = 0;
             }
             return Some(Event::In(receiver));
         }

@@ -121,6 +121,8 @@ pub(crate) struct World {
     pub turn: Cell<u64>,
     /// How often something has moved on.
     pub happenings: Cell<u64>,
+    /// The step of the last progress.
+    pub progressed_at: Cell<u64>,
     pub violation: RefCell<Option<(Law, String)>>,
     pub trace: Option<RefCell<VecDeque<String>>>,
     pub stats: RefCell<Stats>,
@@ -288,6 +290,12 @@ impl World {
     /// Something has moved on: bytes, a phase, time, whoever ends or dies.
     pub fn happened(&self) {
         self.happenings.set(self.happenings.get() + 1);
+    }
+
+    /// A program has sent or received a byte, or a fiber has ended: this happens only so often in a
+    /// run, unlike all else that moves on.
+    pub fn progressed(&self) {
+        self.progressed_at.set(self.clock.get());
     }
 
     /// A service thread is about to sleep.

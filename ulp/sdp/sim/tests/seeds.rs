@@ -18,6 +18,14 @@ fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
     assert!(sum.ring_bytes * 4 > sum.tcp_bytes, "{sum:?}");
 }
 
+/// A reader takes thousands of bytes from the kernel, one by one out of a queue of 32, and its
+/// process waits for a core now and then.
+#[test]
+fn a_long_run_in_which_bytes_go_on_arriving_ends() {
+    let stats = run(13_294, &Scenario::default()).unwrap_or_else(|why| panic!("{why}"));
+    assert!(stats.steps > 1_500_000, "{stats:?}");
+}
+
 #[test]
 fn a_seed_is_the_same_run_each_time() {
     for seed in 5..25 {

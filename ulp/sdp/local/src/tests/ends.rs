@@ -1,7 +1,7 @@
 //! What a side is told of its peer's end, or of a reset.
 
 use super::{bytes, over, receive, send};
-use crate::{CONNECTION_OVER, Errno, PEER_ENDED, Reader, Received, Sent, Service, Writer};
+use crate::{CONNECTION_OVER, Errno, Kernel, PEER_ENDED, Reader, Received, Sent, Service, Writer};
 use ferriband_sdp_proto::change::Phase;
 
 const RESET: Errno = Errno(104);
@@ -47,6 +47,31 @@ fn a_peer_that_dies_with_bytes_unread_has_reset_the_connection() {
     assert_eq!(receive(&w), bytes(b"t"));
     assert_eq!(receive(&w).0, Received::Refused(RESET));
     assert_eq!(receive(&w), bytes(b""));
+}
+
+#[test]
+fn who_reads_the_copy_without_this_library_and_dies_has_reset_nothing() {
+    for arrives in [true, false] {
+        let (w, r) = over(b"");
+        // the other direction, which this side reads to the end
+        assert!(Reader(&w).offer());
+        assert_eq!(send(&r, b"t"), Sent::Bytes(1));
+        assert_eq!(Reader(&r).give_up(), Ok(false));
+        Reader(&r).hand_on();
+        assert!(Writer(&w).go_back());
+        match arrives {
+            true => assert_eq!(r.receive(&mut Vec::new(), 0, 9), Ok(1)),
+            // it had died before: its kernel acknowledges nothing
+            false => w.unacknowledged.set(1),
+        }
+        r.end();
+        Service(&w).look(PEER_ENDED);
+        assert_eq!(receive(&w), bytes(b"t"));
+        match arrives {
+            true => assert_eq!(receive(&w), bytes(b"")),
+            false => assert_eq!(receive(&w).0, Received::Refused(RESET)),
+        }
+    }
 }
 
 #[test]

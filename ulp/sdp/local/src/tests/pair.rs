@@ -53,6 +53,8 @@ pub(super) struct Side {
     /// What the kernel has for SO_ERROR.
     pub error: Rc<Cell<Option<Errno>>>,
     pub given: Rc<Cell<u64>>,
+    /// Bytes that the peer's kernel has not acknowledged.
+    pub unacknowledged: Rc<Cell<u64>>,
 }
 
 /// Two sides; the first writes what the second reads, and the other way round.
@@ -70,6 +72,7 @@ pub(super) fn pair() -> (Side, Side) {
         queue_looks: Rc::default(),
         error: Rc::default(),
         given: Rc::default(),
+        unacknowledged: Rc::default(),
     };
     (side(0), side(1))
 }
@@ -193,7 +196,7 @@ impl Kernel for Side {
 
     fn send_queue(&self) -> (u64, u64) {
         self.queue_looks.set(self.queue_looks.get() + 1);
-        (0, 4096)
+        (self.unacknowledged.get(), 4096)
     }
 
     fn send_from_ring(&self, at: u64, bytes: u64) -> Result<u64, Errno> {
