@@ -5,7 +5,7 @@
 //! is run.
 
 use super::data::{Data, Missing};
-use super::{drivers, flow};
+use super::{drivers, flow, resilient};
 use crate::args::ReproWire;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -17,12 +17,14 @@ pub struct Paper {
     pub id: &'static str,
     /// Authors and title.
     pub title: &'static str,
+    /// What is to be said beside each of its figures.
+    pub note: Option<&'static str>,
     /// Its figures.
     pub figures: &'static [Figure],
 }
 
 /// All papers.
-pub const PAPERS: &[Paper] = &[drivers::PAPER, flow::PAPER];
+pub const PAPERS: &[Paper] = &[drivers::PAPER, resilient::PAPER, flow::PAPER];
 
 /// A figure.
 pub struct Figure {
