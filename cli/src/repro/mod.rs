@@ -1,7 +1,7 @@
 //! `ferriband repro`: the experiments behind figures of papers, on this machine, and what becomes
 //! of the papers' claims.
 //!
-//! Owns: what is printed, and the exit status. What there is stands in `registry.rs`; the
+//! Owns: what is printed, and the exit status. What there is stands in `papers.rs`; the
 //! experiments of papers/002 are in `drivers/`, those of papers/003 in `resilient/`, those of
 //! papers/004 in `flow/`. A verdict is
 //! computed from the CSV alone, so that a file of data can be judged again.
@@ -10,6 +10,7 @@ mod data;
 mod drivers;
 mod flow;
 mod hosts;
+mod papers;
 mod plot;
 mod registry;
 pub mod resilient;
@@ -19,7 +20,8 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::text::{Table, print_json, print_line};
 use data::Data;
-use registry::{Figure, Judged, Options, PAPERS, Paper, Printed, Verdict};
+use papers::PAPERS;
+use registry::{Figure, Judged, Options, Paper, Printed, Verdict};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;

@@ -239,7 +239,7 @@ fn hpcc_words(build: &Path) -> Vec<OsString> {
 fn input(ranks: u32) -> String {
     let rows = (1..=ranks)
         .take_while(|rows| rows * rows <= ranks)
-        .filter(|rows| ranks % rows == 0)
+        .filter(|rows| ranks.is_multiple_of(*rows))
         .last()
         .unwrap_or(1);
     let columns = ranks / rows;
