@@ -21,6 +21,8 @@ BENCH_MPI ?=
 BENCH_SDP ?=
 # Arguments of `make bench-putget`, see ferriband-dev bench --help.
 BENCH_PUTGET ?=
+# Arguments of `make bench-heal`, see ferriband-dev bench --help.
+BENCH_HEAL ?=
 # Arguments of `make bench-shmem`, see scripts/shmem-performance --help.
 BENCH_SHMEM ?=
 # The programs, the providers of the system's own libibverbs for the guest, and what the network is made with.
@@ -83,7 +85,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-heal bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -195,6 +197,10 @@ bench-sdp: build ## compare sockets by SDP with TCP, Unix sockets and a ring in 
 bench-putget: build ## compare put and get, and Portals 4, with the verbs that they are made of, on this host and between two namespaces; with PORTALS4=DIR beside the reference by verbs (BENCH_PUTGET='--rounds 3 --only ack')
 	$(need) perftest gcc libc6-dev iproute2 $(if $(PORTALS4),$(PORTALS_PACKAGES) libibverbs-dev librdmacm-dev)
 	@reference=$(if $(PORTALS4),$$(scripts/portals-reference $(PORTALS4))); $(FERRIBAND_DEV) bench --putget $${reference:+--reference $$reference} $(BENCH_PUTGET); here=$$?; $(FERRIBAND_DEV) bench --putget --wire roce $(BENCH_PUTGET); there=$$?; [ $$there -eq 77 ] && there=0; exit $$((here | there))
+
+bench-heal: build ## measure what connections of MPI that heal cost without a fault, and how long heals take, each beside its floor in the same run, between two network namespaces (BENCH_HEAL='--rounds 1 --only "link down"', or --json)
+	$(need) gcc libc6-dev
+	@$(FERRIBAND_DEV) bench --heal $(BENCH_HEAL) || [ $$? -eq 77 ]
 
 bench-shmem: build ## compare Sandia OpenSHMEM's performance suite on Portals 4 and on libfabric's verbs, both on our adapter (SOS=DIR; BENCH_SHMEM='--rounds 3')
 	$(need) $(PORTALS_PACKAGES) libfabric-dev

@@ -241,12 +241,14 @@ pub enum Command {
     /// Without PAPER it lists what there is, without FIGURE it runs all of the paper's. Papers/002
     /// (Schutt, prototype InfiniBand hardware): the two drivers on one host by ferri0, and between
     /// two network namespaces by RoCEv2; with one core a host and with two; the paper's figures
-    /// beside ours. Papers/004 (Balaji et al., flow control for the Sockets Direct Protocol):
-    /// processes of this host are connected by RC queue pairs of ferri0, and each run measures the
-    /// three flow controls one after the other. Of the runs the highest and the lowest are dropped;
-    /// figures are means of the rest.
+    /// beside ours. Papers/003 (Koop et al., resilient message passing): jobs of MPI between two
+    /// network namespaces, whose acknowledgements are switched within each run, and whose queue
+    /// pairs, links and adapters fail. Papers/004 (Balaji et al., flow control for the Sockets Direct
+    /// Protocol): processes of this host are connected by RC queue pairs of ferri0, and each run
+    /// measures the three flow controls one after the other. Of the runs the highest and the lowest
+    /// are dropped; figures are means of the rest.
     #[command(
-        after_help = "Examples:\n  ferriband repro\n  ferriband repro 002\n  ferriband repro 002 table4\n  ferriband repro 004 6b\n  ferriband repro 004 9 --csv figure9.csv && ferriband repro 004 9 --from figure9.csv\n  \
+        after_help = "Examples:\n  ferriband repro\n  ferriband repro 002\n  ferriband repro 002 table4\n  ferriband repro 003 recovery\n  ferriband repro 004 6b\n  ferriband repro 004 9 --csv figure9.csv && ferriband repro 004 9 --from figure9.csv\n  \
         ferriband repro 004 6b --without-coalescing\n\n\
         Exit status: 0 each claim holds, or is known not to hold in software, or is one of the paper's cards alone (the reason is printed), 1 a claim does not hold, or it failed, 2 wrong usage, 77 there can be no two network namespaces."
     )]

@@ -87,11 +87,11 @@ impl Host {
     fn configure(&self) -> io::Result<()> {
         let mut socket = Socket::open()?;
         let interface = rtnetlink::index_of(INTERFACE)?;
-        socket.set_up(rtnetlink::index_of("lo")?)?;
+        socket.set_link(rtnetlink::index_of("lo")?, true)?;
         // our own link-local address instead of the kernel's, which is not usable before a second has passed
         socket.no_automatic_address(interface)?;
         socket.add_address(interface, IpAddr::V4(self.address), 24)?;
-        socket.set_up(interface)?;
+        socket.set_link(interface, true)?;
         // a host without IPv6 is one as well
         for address in [self.link_local(), self.ipv6()] {
             if let Err(error) = socket.add_address(interface, IpAddr::V6(address), 64)
@@ -102,6 +102,11 @@ impl Host {
         }
         Ok(())
     }
+}
+
+/// Sets the interface of the host that the calling thread is on up or down, as `ip link set` does.
+pub fn set_link(is_up: bool) -> io::Result<()> {
+    Socket::open()?.set_link(rtnetlink::index_of(INTERFACE)?, is_up)
 }
 
 fn no_ipv6(error: &io::Error) -> bool {

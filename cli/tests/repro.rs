@@ -1,5 +1,6 @@
 //! `ferriband repro` as its users meet it: what there is, verdicts from a file of data, an
-//! experiment from end to end, and verdicts that turn when coalescing is switched off.
+//! experiment from end to end, and verdicts that turn when coalescing is switched off; and
+//! `ferriband-dev bench --heal`, which measures by the programs of `repro 003`.
 
 use ferriband_testkit::library_dir;
 use std::fs;
@@ -51,7 +52,13 @@ fn figures_are_listed_and_others_refused() {
             "{figure}"
         );
     }
-    for wrong in [["999", "6a"], ["004", "7"]] {
+    for figure in ["fig4", "fig5", "table1", "recovery"] {
+        assert!(
+            text(&listed.stdout).contains(&format!("003    {figure} ")),
+            "{figure}"
+        );
+    }
+    for wrong in [["999", "6a"], ["004", "7"], ["003", "fig6"]] {
         let refused = run(&wrong);
         assert_eq!(refused.status.code(), Some(2));
         assert!(text(&refused.stderr).contains("there is no"));
@@ -184,4 +191,122 @@ fn the_drivers_run_between_two_hosts() {
             assert!(point["mean"].as_f64().is_some(), "{point}");
         }
     }
+}
+
+/// What is compared of a resilient MPI is measured in one run, and each figure says what it was
+/// measured on.
+#[test]
+fn messages_kernels_and_buffers_are_measured_with_acknowledgements_and_without() {
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    for (figure, wanted) in [
+        (
+            "fig4",
+            vec![
+                "us RPut",
+                "us RGet-Rel",
+                "MB/s both ways lane",
+                "latency ratio lane",
+            ],
+        ),
+        ("fig5", vec!["ms RPut", "ms RGet-Rel", "ratio lane"]),
+        ("table1", vec!["sort reliable", "sort normal"]),
+    ] {
+        let Some(measured) = between_hosts(figure) else {
+            return;
+        };
+        let points = measured["data"].as_array().expect("points");
+        for series in wanted {
+            let mut of_it = points.iter().filter(|point| point["series"] == series);
+            assert!(of_it.next().is_some(), "{figure}: no {series}");
+        }
+        let mean = |series: &str, x: u64| {
+            let is_it = |point: &&serde_json::Value| point["series"] == series && point["x"] == x;
+            points
+                .iter()
+                .find(is_it)
+                .and_then(|point| point["mean"].as_f64())
+        };
+        match figure {
+            // what is kept until it is acknowledged takes memory, and without there is none
+            "table1" => assert!(mean("sort reliable", 16) > mean("sort normal", 16)),
+            "fig4" => assert!(mean("us RGet", 65_536) > Some(0.0)),
+            _ => assert!(mean("ms lane", 1) > Some(0.0)),
+        }
+    }
+}
+
+#[test]
+fn recoveries_of_queue_pairs_links_and_adapters_are_measured() {
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(measured) = between_hosts("recovery") else {
+        return;
+    };
+    let points = measured["data"].as_array().expect("points");
+    let mean = |series: &str, x: u64| {
+        let is_it = |point: &&serde_json::Value| point["series"] == series && point["x"] == x;
+        let point = points.iter().find(is_it);
+        let point = point.unwrap_or_else(|| panic!("no {series} at {x}: {measured}"));
+        point["mean"].as_f64().expect("a number")
+    };
+    assert_eq!(mean("failures of queue pair", 0), 15.0, "five in each run");
+    let first = mean("us queue pair: first message", 50);
+    for part in ["detect", "fence", "reconnect", "replay"] {
+        let part = mean(&format!("us queue pair: {part}"), 50);
+        assert!(part > 0.0 && part.is_finite());
+    }
+    assert!(mean("us queue pair: reconnect", 50) > 0.1 && first > 0.1);
+    for end in ["here", "there"] {
+        assert!(mean(&format!("us link {end}: datagram"), 99) > 0.0);
+        assert!(mean(&format!("us link {end}: message"), 99) > 0.0);
+    }
+    assert!(mean("jobs that go on with adapter fatal", 0) <= 1.0);
+}
+
+#[test]
+fn each_row_of_the_bench_of_heals_finds_a_figure_and_its_floor() {
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = Command::new("timeout")
+        .args(["-k", "5", "300", env!("CARGO_BIN_EXE_ferriband-dev")])
+        .args(["bench", "--heal", "--quick", "--rounds", "1", "--json"])
+        .env("FERRIBAND_LIB_DIR", library_dir())
+        .output()
+        .expect("timeout runs");
+    if output.status.code() == Some(77) {
+        eprintln!("skipped: {}", text(&output.stderr));
+        return;
+    }
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    let rows = rows.as_array().expect("rows");
+    assert_eq!(rows.len(), 25);
+    for row in rows {
+        assert!(row["problem"].is_null(), "{row}");
+        assert!(
+            row["figure"].as_f64().is_some_and(|figure| figure >= 0.0),
+            "{row}"
+        );
+        // TCP may not come back between two flaps
+        let has_floor = row["floor_name"] != "" && row["floor_name"] != "TCP's";
+        assert!(!has_floor || row["ratio"].as_f64().is_some(), "{row}");
+    }
+}
+
+/// A figure of papers/003 by short runs, judged again; None where there can be no two hosts.
+fn between_hosts(figure: &str) -> Option<serde_json::Value> {
+    let path = scratch(figure);
+    let name = path.to_str().expect("UTF-8");
+    let output = run(&["003", figure, "--quick", "--csv", name, "--json"]);
+    let errors = text(&output.stderr);
+    if output.status.code() == Some(77) {
+        eprintln!("skipped: {errors}");
+        return None;
+    }
+    let measured: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{figure}: {error}: {errors}"));
+    let again = report(&["003", figure, "--from", name]);
+    fs::remove_file(&path).expect("it was written");
+    assert_eq!(measured["verdicts"], again["verdicts"], "{figure}");
+    let note = measured["note"].as_str().expect("a sentence");
+    assert!(note.starts_with("This is software on one host"), "{note}");
+    Some(measured)
 }

@@ -82,6 +82,13 @@ pub struct BenchArgs {
     /// With --putget, on one host: a build of sandialabs/portals4 by verbs, to be compared with.
     #[arg(long, requires = "putget", value_name = "DIR")]
     pub reference: Option<PathBuf>,
+    /// Measure what connections of MPI that heal cost, and how long a heal takes, between two hosts
+    /// made of network namespaces: each row beside its floor in the same run [default: 3 rounds].
+    #[arg(long, conflicts_with_all = ["wire", "mpi", "sdp", "putget"])]
+    pub heal: bool,
+    /// With --heal: short runs, which show that it works: their figures mean little.
+    #[arg(long, requires = "heal")]
+    pub quick: bool,
     /// This process is in namespaces of its own, made for the comparison between two hosts.
     #[arg(long, requires = "mpi", hide = true)]
     pub inside: bool,
@@ -104,7 +111,11 @@ impl BenchArgs {
     /// Rounds of which each figure is the median: more where what two namespaces reach depends most
     /// on where the host puts our cores.
     pub fn rounds(&self) -> usize {
-        let many = matches!(self.wire, Wire::Roce) && !self.mpi;
-        self.rounds.map_or(if many { 9 } else { 5 }, usize::from)
+        let default = match self.wire {
+            Wire::Roce if !self.mpi => 9,
+            _ if self.heal => 3,
+            _ => 5,
+        };
+        self.rounds.map_or(default, usize::from)
     }
 }

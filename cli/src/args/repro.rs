@@ -7,7 +7,8 @@ use std::path::PathBuf;
 /// What stands for the paper's network.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReproWire {
-    /// InfiniBand packets: the adapters acknowledge, and hold back what has no receive.
+    /// InfiniBand packets: the adapters acknowledge, and hold back what has no receive. Of 003: RoCE
+    /// packets between two network namespaces.
     #[default]
     Packets,
     /// Shared memory: a round trip takes a fraction of any network's.
@@ -27,7 +28,7 @@ impl ReproWire {
 /// What `repro` runs.
 #[derive(Args, Clone)]
 pub struct ReproArgs {
-    /// The paper: 002, 004 [default: list all].
+    /// The paper: 002, 003, 004 [default: list all].
     pub paper: Option<String>,
     /// The figure or table of the paper [default: all of them].
     pub figure: Option<String>,

@@ -1,12 +1,13 @@
 //! `ferriband-dev bench`: the adapter against this machine's floors, as ratios with targets.
 //!
 //! Owns: the list of targets on one host, and what a target is; those between two hosts: `roce`;
-//! MPI beside other MPIs: `mpi`; sockets by SDP beside TCP: `sdp`; put and get: `putget`. Each
-//! round measures every program and what it is compared with, so that both sides of a ratio saw the
-//! same machine; the figures are medians over the rounds, a ratio the median of the rounds' own
-//! ratios.
+//! MPI beside other MPIs: `mpi`; sockets by SDP beside TCP: `sdp`; put and get: `putget`;
+//! connections of MPI that heal: `heal`. Each round measures every program and what it is compared
+//! with, so that both sides of a ratio saw the same machine; the figures are medians over the
+//! rounds, a ratio the median of the rounds' own ratios.
 
-mod mpi;
+mod heal;
+pub mod mpi;
 mod probes;
 mod putget;
 mod roce;
@@ -53,6 +54,8 @@ enum Against<P, F> {
     Round(fn(&F) -> Floor),
     /// A floor of its own, measured right before the program and right after it: their mean.
     Beside(fn(&P) -> Result<Floor, Failure>),
+    /// A floor that the run has found which found the figure.
+    Within(fn(&P) -> Result<Floor, Failure>),
 }
 
 /// One line of the table: measured at a place, and compared with a floor of that place.
@@ -203,6 +206,9 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if args.putget {
         return putget::command(args);
     }
+    if args.heal {
+        return heal::command(args);
+    }
     match args.wire {
         Wire::Direct => measure(args, &TARGETS, &(), floor::steps(1), |(), progress| {
             floor::measure(1, progress)
@@ -279,7 +285,7 @@ impl<P, F> Against<P, F> {
     /// Steps of a round of a target that is compared so.
     fn steps(&self) -> u64 {
         match self {
-            Against::Round(_) => 1,
+            Against::Round(_) | Against::Within(_) => 1,
             Against::Beside(_) => 3,
         }
     }
@@ -300,6 +306,10 @@ fn sample<P, F>(
         Against::Round(pick) => Ok(Sample {
             figure: program()?,
             floor: pick(floors),
+        }),
+        Against::Within(find) => Ok(Sample {
+            figure: program()?,
+            floor: find(place)?,
         }),
         Against::Beside(measure) => {
             let floor = || {

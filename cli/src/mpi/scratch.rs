@@ -84,6 +84,16 @@ impl Scratch {
 
     /// Compiles a program of MPI by our own wrapper; where it lies.
     pub fn compile(&self, name: &str, text: &str) -> Result<PathBuf, Failure> {
+        self.compile_with(name, text, &[])
+    }
+
+    /// The same, with more words for the compiler behind the source.
+    pub fn compile_with(
+        &self,
+        name: &str,
+        text: &str,
+        words: &[OsString],
+    ) -> Result<PathBuf, Failure> {
         let program = self.dir.join(name);
         let source = program.with_extension("c");
         fs::write(&source, text)
@@ -92,6 +102,7 @@ impl Scratch {
         let output = Command::new(&wrapper)
             .args(["-O2", "-o"])
             .args([&program, &source])
+            .args(words)
             .stdin(Stdio::null())
             .output()
             .map_err(|error| Failure::io("run", &wrapper.display().to_string(), &error))?;

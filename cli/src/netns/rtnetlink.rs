@@ -104,10 +104,11 @@ impl Socket {
         self.ask(request)
     }
 
-    /// Link up.
-    pub fn set_up(&mut self, index: u32) -> io::Result<()> {
+    /// Link up, or down.
+    pub fn set_link(&mut self, index: u32, is_up: bool) -> io::Result<()> {
         let up = libc::IFF_UP as u32;
-        self.ask(Request::new(libc::RTM_NEWLINK, 0).link(index, up, up))
+        let flags = if is_up { up } else { 0 };
+        self.ask(Request::new(libc::RTM_NEWLINK, 0).link(index, flags, up))
     }
 
     /// Leaves the interface without the address that the kernel gives it. Where there is no IPv6 there is none.

@@ -1,22 +1,27 @@
 //! `ferriband repro`: the experiments behind figures of papers, on this machine, and what becomes
 //! of the papers' claims.
 //!
-//! Owns: what is printed, and the exit status. What there is stands in `registry.rs`; the
-//! experiments of papers/002 are in `drivers/`, those of papers/004 in `flow/`. A verdict is
+//! Owns: what is printed, and the exit status. What there is stands in `papers.rs`; the
+//! experiments of papers/002 are in `drivers/`, those of papers/003 in `resilient/`, those of
+//! papers/004 in `flow/`. A verdict is
 //! computed from the CSV alone, so that a file of data can be judged again.
 
 mod data;
 mod drivers;
 mod flow;
+mod hosts;
+mod papers;
 mod plot;
 mod registry;
+pub mod resilient;
 
 use crate::args::ReproArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::text::{Table, print_json, print_line};
 use data::Data;
-use registry::{Figure, Judged, Options, PAPERS, Paper, Printed, Verdict};
+use papers::PAPERS;
+use registry::{Figure, Judged, Options, Paper, Printed, Verdict};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -35,6 +40,8 @@ struct Report<'a> {
     paper: &'static str,
     figure: &'static str,
     title: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     quick: bool,
     coalescing: bool,
     wire: &'static str,
@@ -141,6 +148,7 @@ fn report<'a>(paper: &'static Paper, options: &Options, outcome: &'a Outcome) ->
         paper: paper.id,
         figure: figure.id,
         title: figure.title,
+        note: paper.note,
         quick: options.is_quick,
         coalescing: options.coalesce,
         wire: options.wire.name(),
@@ -265,6 +273,9 @@ fn show(paper: &Paper, options: &Options, outcome: &Outcome) -> Result<(), Failu
     print_line("")?;
     if options.is_quick {
         print_line("\nshort runs: these figures show that it works, and little more")?;
+    }
+    if let Some(note) = paper.note {
+        print_line(&format!("\n{note}"))?;
     }
     if !options.coalesce {
         print_line("\nwithout coalescing: claims that rest on it are expected not to hold")?;

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-const SOURCE: &str = include_str!("fastpath.c");
+const SOURCE: &str = concat!(include_str!("turns.h"), include_str!("fastpath.c"));
 /// By the device, not by memory that ranks share.
 const BY_VERBS: &[&str] = &["--same-host", "verbs"];
 /// Ranks that sleep beside those that talk.

@@ -9,7 +9,7 @@ mod fastpath;
 mod hosts;
 mod peers;
 
-pub use peers::{compile_own, figures};
+pub use peers::{compile_own, counts, figures};
 
 use crate::args::{BenchArgs, Wire};
 use crate::demo::SKIPPED;

@@ -389,13 +389,18 @@ impl Implementation {
 
 /// What the program printed; lines of anybody else are passed over.
 pub fn figures(text: &str) -> BTreeMap<String, f64> {
+    let mut figures = counts(text);
+    figures.retain(|name, figure| *figure > 0.0 || name.starts_with("line/"));
+    figures
+}
+
+/// The same where zero is a figure, too.
+pub fn counts(text: &str) -> BTreeMap<String, f64> {
     text.lines()
         .filter_map(|line| line.split_once(' '))
         .filter(|(name, _)| name.contains('/'))
         .filter_map(|(name, figure)| Some((name.to_owned(), figure.trim().parse().ok()?)))
-        .filter(|(name, figure): &(String, f64)| {
-            figure.is_finite() && (*figure > 0.0 || name.starts_with("line/"))
-        })
+        .filter(|(_, figure): &(String, f64)| figure.is_finite())
         .collect()
 }
 

@@ -5,14 +5,13 @@
 
 use crate::failure::Failure;
 use crate::floor;
-use crate::netns::{self, TwoHosts};
 use crate::progress::Progress;
 use crate::putget::{Cores, Operations, Pair, Place, Work};
 use crate::repro::data::{Data, Samples};
+use crate::repro::hosts::hosts;
 use crate::repro::registry::Options;
 use crate::tune::putget::{crossing, figure};
 use ferriband_putget_proto::HEADER_BYTES;
-use std::sync::OnceLock;
 
 /// Lengths of Table 2's throughput, bytes.
 const STREAMS: [u64; 5] = [4096, 8192, 65_536, 131_072, 262_144];
@@ -46,18 +45,6 @@ fn rounds(options: &Options, bytes: u64) -> u32 {
         false => (BYTES, FEWEST, 2000),
     };
     (bytes_in_all / bytes).clamp(fewest, whole) as u32
-}
-
-/// The two hosts, made once: this process stays in the first.
-fn hosts() -> Result<&'static TwoHosts, Failure> {
-    static HOSTS: OnceLock<TwoHosts> = OnceLock::new();
-    if let Some(hosts) = HOSTS.get() {
-        return Ok(hosts);
-    }
-    let made = netns::two_hosts().map_err(|why| {
-        Failure::new(format!("there can be no two hosts here: {}", why.0)).status(77)
-    })?;
-    Ok(HOSTS.get_or_init(|| made))
 }
 
 /// A column of Table 2: where, and with how many processors.

@@ -14,6 +14,7 @@ use super::registry::{Axes, Figure, Paper};
 pub const PAPER: Paper = Paper {
     id: "002",
     title: "Schutt: Experiences with Prototype InfiniBand Hardware",
+    note: None,
     figures: &[
         Figure {
             id: "table2",

@@ -21,6 +21,7 @@ pub use worker::{command as peer_command, open_adapter};
 pub const PAPER: Paper = Paper {
     id: "004",
     title: "Balaji, Bhagvat, Panda, Thakur, Gropp: Advanced Flow-control Mechanisms for the Sockets Direct Protocol over InfiniBand",
+    note: None,
     figures: &[
         Figure {
             id: "6a",
