@@ -85,7 +85,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-heal bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-verbs-calls test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-heal bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -155,6 +155,11 @@ test-gpi2: build ## run GPI-2's own tests on the adapter by memory and by packet
 test-apps: build ## run public MPI programs that verify their own results, at 2, 4 and 8 ranks: HPC Challenge, FFTW
 	$(need) gcc make perl libblas-dev
 	@FERRIBAND=$(FERRIBAND) scripts/mpi-apps
+
+test-verbs-calls: ## run a small MPI job once for each call of verbs that it makes, with that call failing, in each way, on one host and between two (half an hour)
+	$(need) $(BUILD_PACKAGES) librdmacm-dev iproute2 util-linux
+	@scripts/need-rust
+	FERRIBAND_TEST_EACH_CALL=1 $(CARGO) test --package ferriband --test mpi eachcall -- --nocapture
 
 test-mpi-huge: build ## a message of 2 GiB and a byte on one host, by verbs, and between two namespaces (takes 5 GiB of memory)
 	$(LIB_DIR)/bin/mpicc -O2 -o $(TARGET)/mpi-huge ulp/mpi/abi/tests/c/huge.c

@@ -4,6 +4,8 @@
 mod callers;
 #[path = "mpi/children.rs"]
 mod children;
+#[path = "mpi/eachcall.rs"]
+mod eachcall;
 #[path = "mpi/faces.rs"]
 mod faces;
 #[path = "mpi/failures.rs"]

@@ -1,4 +1,5 @@
-# Two hosts out of two network namespaces, in a user namespace of their own; then the command that is given, with @HOSTS@ for their names.
+# Two hosts out of two network namespaces, in a user namespace of their own; then programs of 2 and of 4 ranks on them, or behind -- the command that is
+# given, with @HOSTS@ for their names.
 set -e
 own=$(readlink /proc/self/ns/net)
 unshare -n sleep 600 & a=$!
@@ -15,6 +16,17 @@ set_up() {
 }
 set_up $a va 10.99.0.1
 set_up $b vb 10.99.0.2
+if [ "$1" = -- ]; then
+	shift
+	for word; do
+		[ "$word" != @HOSTS@ ] || word=/proc/$a/ns/net,/proc/$b/ns/net
+		shift
+		set -- "$@" "$word"
+	done
+	status=0
+	"$@" || status=$?
+	exit $status
+fi
 FERRIBAND=$1
 shift
 if [ -n "$COUNT" ]; then

@@ -26,6 +26,10 @@ void failing_gone(void);
 /* Counts a call; whether it shall fail. */
 int failing_now(const char *name);
 
+/* What a call that fails returns: -1, for which errno says why, or an errno. The plan says which,
+ * else it is ENOMEM, or `usual` where that is an errno. */
+int failing_returns(int usual);
+
 /* Counts what this device does by itself, too. */
 struct ibv_context;
 void failing_watch(struct ibv_context *context);

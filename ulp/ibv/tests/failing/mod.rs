@@ -1,7 +1,11 @@
 //! The libraries of verbs that fail one call, and programs that run over them with each call
 //! failing in turn.
 
-use ferriband_testkit::{Cc, Place, has_header};
+mod library;
+
+use ferriband_testkit::{Cc, Place};
+pub use library::libraries;
+use library::sources;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -31,9 +35,9 @@ const ALWAYS: [&str; 23] = [
     "ibv_create_qp",
     "ibv_modify_qp",
     "ibv_destroy_qp",
-    "req_notify_cq",
-    "post_send",
-    "post_recv",
+    "ibv_req_notify_cq",
+    "ibv_post_send",
+    "ibv_post_recv",
 ];
 /// What is called at one side or at the other, as it comes: who asks for the connection, and who
 /// sleeps.
@@ -44,7 +48,7 @@ const AT_TIMES: [&str; 8] = [
     "rdma_accept",
     "rdma_establish",
     "rdma_disconnect",
-    "poll_cq",
+    "ibv_poll_cq",
     "ibv_get_cq_event",
 ];
 /// Which call of each function fails in each run of `cargo test`; if [`ALL`] is set, each call
@@ -58,37 +62,6 @@ const MOST: usize = 2000;
 const SECONDS: &str = "100";
 /// Programs that run at a time: they wait most of it.
 const PARALLEL: usize = 4;
-
-/// Where the sources lie.
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ibv/tests/failing")
-}
-
-/// A directory with both libraries, which let those in `real` do the work. None without headers.
-pub fn libraries(place: Place) -> Option<PathBuf> {
-    if !has_header("rdma/rdma_cma.h", "librdmacm-dev") {
-        return None;
-    }
-    let directory = place.out(&format!("failing-{}", env!("CARGO_PKG_NAME")));
-    std::fs::create_dir_all(&directory).expect("a directory");
-    let verbs = directory.join("libibverbs.so.1");
-    for (name, file, needs) in [
-        ("verbs", "libibverbs.so.1", None),
-        ("rdmacm", "librdmacm.so.1", Some(&verbs)),
-    ] {
-        let source = sources().join(format!("failing_{name}.c"));
-        // tests run side by side: whoever has loaded the old file keeps it
-        let fresh = directory.join(format!("{file}.{:?}", thread::current().id()));
-        let fresh = Cc::of(source, fresh)
-            .options(["-O1"])
-            .options([format!("-Wl,-soname,libfailing_{name}.so.1")])
-            .shared()
-            .links(needs)
-            .compile();
-        std::fs::rename(&fresh, directory.join(file)).expect("moved");
-    }
-    Some(directory)
-}
 
 /// Compiles `tests/c/failing.c` against a library of ours, and against `arm.h`.
 pub fn program(place: Place, library: &str) -> PathBuf {

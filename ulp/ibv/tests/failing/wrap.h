@@ -28,7 +28,7 @@
         if (!real)                                                                                                     \
             real = REAL_OF(name, node);                                                                                \
         if (failing_now(#name)) {                                                                                      \
-            errno = ENOMEM;                                                                                            \
+            failing_returns(-1);                                                                                       \
             return NULL;                                                                                               \
         }                                                                                                              \
         type made = real given;                                                                                        \
@@ -43,10 +43,8 @@
         static int(*real) args;                                                                                        \
         if (!real)                                                                                                     \
             real = REAL_OF(name, node);                                                                                \
-        if (failing_now(#name)) {                                                                                      \
-            errno = ENOMEM;                                                                                            \
-            return failure;                                                                                            \
-        }                                                                                                              \
+        if (failing_now(#name))                                                                                        \
+            return failing_returns(failure);                                                                           \
         int returned = real given;                                                                                     \
         failing_counts(returned ? 0 : -1);                                                                             \
         return returned;                                                                                               \
@@ -69,10 +67,8 @@
         static int(*real) args;                                                                                        \
         if (!real)                                                                                                     \
             real = REAL_OF(name, node);                                                                                \
-        if (failing_now(#name)) {                                                                                      \
-            errno = ENOMEM;                                                                                            \
-            return failure;                                                                                            \
-        }                                                                                                              \
+        if (failing_now(#name))                                                                                        \
+            return failing_returns(failure);                                                                           \
         return real given;                                                                                             \
     }
 
@@ -83,9 +79,7 @@
         static int(*real) args;                                                                                        \
         if (!real)                                                                                                     \
             real = REAL_OF(name, node);                                                                                \
-        if (failing_has_news(fd) && failing_now(#name)) {                                                              \
-            errno = ENOMEM;                                                                                            \
-            return -1;                                                                                                 \
-        }                                                                                                              \
+        if (failing_has_news(fd) && failing_now(#name))                                                                \
+            return failing_returns(-1);                                                                                \
         return real given;                                                                                             \
     }
