@@ -249,6 +249,7 @@ install: build ## install to PREFIX (/usr/local), under DESTDIR
 	ln -sf libmpi_abi.so.1 $(DESTDIR)$(PREFIX)/lib/ferriband/libmpi_abi.so
 	install -d $(DESTDIR)$(PREFIX)/lib/ferriband/include $(DESTDIR)$(PREFIX)/lib/ferriband/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 ulp/mpi/abi/include/mpi.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/mpi.h
+	install -m 644 ulp/mpi/abi/include/mpi-ext.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/mpi-ext.h
 	install -m 644 ulp/mpi/abi/include/ferriband_mpi.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/ferriband_mpi.h
 	install -m 644 ulp/putget/abi/include/ferriband_putget.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/ferriband_putget.h
 	install -m 644 ulp/portals/abi/include/portals4.h $(DESTDIR)$(PREFIX)/lib/ferriband/include/portals4.h

@@ -24,6 +24,8 @@ mod launch;
 mod matrix;
 #[path = "mpi/pmi.rs"]
 mod pmi;
+#[path = "mpi/ulfm.rs"]
+mod ulfm;
 
 use ferriband_testkit::library_dir;
 

@@ -174,8 +174,9 @@ const CANCELLATION_POINTS: &str = "\
     vmsplice wait wait3 wait4 waitid waitpid write writev";
 
 /// What compiles and finds MPI programs.
-const MPI_FILES: [(&str, &str); 4] = [
+const MPI_FILES: [(&str, &str); 5] = [
     ("ulp/mpi/abi/include/mpi.h", "include/mpi.h"),
+    ("ulp/mpi/abi/include/mpi-ext.h", "include/mpi-ext.h"),
     (
         "ulp/mpi/abi/include/ferriband_mpi.h",
         "include/ferriband_mpi.h",

@@ -82,6 +82,10 @@ pub struct MpirunArgs {
     /// The error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with: mpi_errors_are_fatal, mpi_errors_abort or mpi_errors_return.
     #[arg(long, value_name = "HANDLER")]
     pub initial_errhandler: Option<String>,
+    /// Let the other ranks go on when one dies, whatever their error handlers: programs that use the
+    /// ULFM extension (mpi-ext.h). Also --enable-recovery, and -disable-auto-cleanup.
+    #[arg(long, value_name = "KIND", value_parser = fault_tolerance)]
+    pub with_ft: Option<bool>,
     /// Options of another launcher that have no effect here.
     #[arg(long, hide = true, allow_hyphen_values = true)]
     pub ineffective: Vec<String>,
@@ -270,6 +274,15 @@ fn stdin_to(text: &str) -> Result<StdinTo, String> {
             .parse()
             .map(StdinTo::Rank)
             .map_err(|_| "none, all, or the number of a rank".to_owned()),
+    }
+}
+
+/// What is tolerated: the failure of ranks, or nothing.
+fn fault_tolerance(text: &str) -> Result<bool, String> {
+    match text {
+        "ulfm" | "mpi" => Ok(true),
+        "none" => Ok(false),
+        other => Err(format!("{other} is none of ulfm, mpi and none")),
     }
 }
 

@@ -442,13 +442,15 @@ impl Job<'_> {
         }
     }
 
-    /// Whether all ranks that are left have chosen to go on when one dies.
+    /// Whether all ranks that are left go on when one dies: they have chosen so, or the user has.
     fn goes_on_without(&self, dead: usize) -> bool {
         let left = (0..)
             .zip(&self.ranks)
             .filter(|(_, rank)| rank.end.is_none());
         let mut left = left.filter(|(index, _)| *index != dead).peekable();
-        left.peek().is_some() && left.all(|(index, _)| self.share.survives(index as u32))
+        let tolerates = self.args.with_ft.unwrap_or(false);
+        left.peek().is_some()
+            && left.all(|(index, _)| self.share.survives(index as u32, tolerates))
     }
 
     /// Asks all ranks to end; those that do not are killed.

@@ -157,9 +157,11 @@ impl Share {
         RankReport::parse(&words)
     }
 
-    /// Whether a rank goes on when another one has died: it has begun, and no error of MPI_COMM_WORLD ends it.
-    pub fn survives(&self, rank: u32) -> bool {
-        self.life(rank) != Life::Unborn && self.word(rank, area::FATAL) == 0
+    /// Whether a rank goes on when another one has died: it has begun, and no error of
+    /// MPI_COMM_WORLD ends it, or it is to find out by itself (`tolerates`).
+    pub fn survives(&self, rank: u32, tolerates: bool) -> bool {
+        let goes_on = tolerates || self.word(rank, area::FATAL) == 0;
+        self.life(rank) != Life::Unborn && goes_on
     }
 
     /// Says that a rank has died, for the `number`th time in this job, and wakes all others.

@@ -64,6 +64,11 @@ const TABLE: &[(&[&str], Means)] = &[
     ),
     (&["l", "prepend-rank", "tag-output"], Flag("--tag-output")),
     (&["timeout"], Value("--timeout")),
+    (&["with-ft"], Value("--with-ft")),
+    (
+        &["disable-auto-cleanup", "enable-recovery"],
+        Words(&["--with-ft", "ulfm"]),
+    ),
     (&["h", "help"], Flag("--help")),
     (&["V", "version"], Flag("--version")),
     (

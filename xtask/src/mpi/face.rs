@@ -17,11 +17,11 @@ pub fn entries(tables: &Tables) -> String {
     let mut out = format!(
         "{HEAD}use crate::convert::{{Array, Handle, Number, OutCount, OutHandle, Status, id}};\nuse crate::private::*;\nuse core::ffi::{{c_char, c_double, c_int, c_void}};\n\n"
     );
-    for function in &tables.functions {
+    for function in tables.all() {
         entry(tables, function, &mut out);
     }
     out.push_str("#[cfg(feature = \"final\")]\ncore::arch::global_asm!(\n");
-    for function in &tables.functions {
+    for function in tables.all() {
         let name = &function.name;
         let _ = writeln!(
             out,
@@ -102,8 +102,7 @@ pub fn private_symbols(tables: &Tables) -> String {
 /// What the face exports.
 pub fn public_symbols(tables: &Tables) -> String {
     tables
-        .functions
-        .iter()
+        .all()
         .flat_map(|function| {
             [
                 format!("{}\n", function.name),
@@ -118,7 +117,7 @@ pub fn constants(tables: &Tables) -> String {
     let mut out = String::from(
         "// Written by `cargo xtask mpi` from ulp/mpi/abi/table: change the table, not this file.\n//\n// The constants of the MPI 5.0 standard ABI under the standard's names; a handle is its number.\n#![allow(missing_docs, dead_code)]\n\n",
     );
-    for constant in &tables.constants {
+    for constant in tables.constants.iter().chain(&tables.extension_constants) {
         if let Some(value) = super::table::number(&constant.value) {
             let kind = if constant.c_type.contains('*') {
                 "usize"
@@ -139,7 +138,7 @@ pub fn constants(tables: &Tables) -> String {
 /// Each private symbol once, with the function of the narrow form.
 fn offered(tables: &Tables) -> Vec<(String, &Function)> {
     let mut list: Vec<(String, &Function)> = Vec::new();
-    for function in &tables.functions {
+    for function in tables.all() {
         if function.state == State::Offered {
             let name = tables.private_name(function);
             if list.iter().all(|(other, _)| *other != name) {

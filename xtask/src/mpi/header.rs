@@ -1,6 +1,6 @@
 //! Writes mpi.h.
 
-use super::table::Tables;
+use super::table::{Function, Tables};
 use std::fmt::Write;
 
 /// Handles: pointers to structures that nobody defines.
@@ -75,9 +75,17 @@ pub fn write(tables: &Tables) -> String {
             kind => writeln!(out, "#define {name} (({kind}){value})"),
         };
     }
+    declare(&tables.functions, &mut out);
+    write_before_abi(tables, &mut out);
+    out.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+    out
+}
+
+/// Prototypes, with those of the profiling interface.
+fn declare(functions: &[Function], out: &mut String) {
     for prefix in ["", "P"] {
         out.push('\n');
-        for function in &tables.functions {
+        for function in functions {
             let declarations: Vec<&str> = function
                 .parameters
                 .iter()
@@ -92,7 +100,20 @@ pub fn write(tables: &Tables) -> String {
             let _ = writeln!(out, "{returns} {prefix}{}({list});", function.name);
         }
     }
-    write_before_abi(tables, &mut out);
+}
+
+/// The header of what is no part of the standard.
+pub fn write_extensions(tables: &Tables) -> String {
+    let mut out = String::from(
+        "/* Extensions of MPI that Ferriband offers: user-level failure mitigation (ULFM). No part of the standard and its ABI: programs\n\
+         \x20* that call these run with libraries that have them. Written by `cargo xtask mpi` from ulp/mpi/abi/table. */\n\
+         #ifndef MPI_EXT_H_FERRIBAND\n#define MPI_EXT_H_FERRIBAND\n\n#include <mpi.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n\
+         #define FERRIBAND_HAVE_MPI_EXT_ULFM 1\n",
+    );
+    for constant in &tables.extension_constants {
+        let _ = writeln!(out, "#define {} {}", constant.name, constant.value);
+    }
+    declare(&tables.extensions, &mut out);
     out.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
     out
 }

@@ -29,6 +29,12 @@ fn rows(tables: &Tables) -> String {
         count(State::Later),
         count(State::Tools)
     );
+    let extensions: Vec<&str> = tables.extensions.iter().map(|f| f.name.as_str()).collect();
+    let _ = writeln!(
+        out,
+        "Beside them, of the ULFM extension (mpi-ext.h; design/ulfm.md): {}.\n",
+        extensions.join(" ")
+    );
     out.push_str("| chapter | offered | unsupported |\n|---|---|---|\n");
     let mut chapters: Vec<&str> = tables
         .functions

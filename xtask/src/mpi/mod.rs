@@ -76,6 +76,10 @@ fn written(root: &Path, tables: &Tables) -> Result<Vec<(&'static str, String)>, 
     Ok(vec![
         ("ulp/mpi/abi/include/mpi.h", header::write(tables)),
         (
+            "ulp/mpi/abi/include/mpi-ext.h",
+            header::write_extensions(tables),
+        ),
+        (
             "ulp/mpi/abi/src/entries.rs",
             format_rust(&face::entries(tables))?,
         ),

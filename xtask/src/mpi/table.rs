@@ -78,11 +78,14 @@ pub struct Constant {
     pub value: String,
 }
 
-/// The three tables.
+/// The tables.
 pub struct Tables {
     pub functions: Vec<Function>,
     pub callbacks: Vec<Callback>,
     pub constants: Vec<Constant>,
+    /// Functions that are no part of the standard: mpi-ext.h declares them.
+    pub extensions: Vec<Function>,
+    pub extension_constants: Vec<Constant>,
 }
 
 impl Tables {
@@ -110,10 +113,14 @@ impl Tables {
                 })
                 .collect()
         };
-        let functions = rows("functions.tsv", 6)?
-            .iter()
-            .map(|cells| function(cells))
-            .collect::<Result<_, _>>()?;
+        let functions_of = |name: &str| -> Result<Vec<Function>, String> {
+            let rows = rows(name, 6)?;
+            rows.iter().map(|cells| function(cells)).collect()
+        };
+        let constants_of = |name: &str| -> Result<Vec<Constant>, String> {
+            let rows = rows(name, 3)?.into_iter();
+            Ok(rows.map(constant).collect())
+        };
         let callbacks = rows("callbacks.tsv", 3)?
             .into_iter()
             .map(|cells| Callback {
@@ -122,19 +129,18 @@ impl Tables {
                 parameters: cells[2].clone(),
             })
             .collect();
-        let constants = rows("constants.tsv", 3)?
-            .into_iter()
-            .map(|cells| Constant {
-                name: cells[0].clone(),
-                c_type: cells[1].clone(),
-                value: cells[2].clone(),
-            })
-            .collect();
         Ok(Self {
-            functions,
+            functions: functions_of("functions.tsv")?,
             callbacks,
-            constants,
+            constants: constants_of("constants.tsv")?,
+            extensions: functions_of("extensions.tsv")?,
+            extension_constants: constants_of("extension_constants.tsv")?,
         })
+    }
+
+    /// All functions: the standard's and those of extensions.
+    pub fn all(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().chain(&self.extensions)
     }
 
     /// The value of an integral constant.
@@ -164,6 +170,14 @@ pub fn number(text: &str) -> Option<i64> {
     match text.strip_prefix("0x") {
         Some(digits) => i64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
+    }
+}
+
+fn constant(cells: Vec<String>) -> Constant {
+    Constant {
+        name: cells[0].clone(),
+        c_type: cells[1].clone(),
+        value: cells[2].clone(),
     }
 }
 

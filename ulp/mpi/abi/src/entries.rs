@@ -9686,6 +9686,88 @@ pub unsafe extern "C" fn PMPI_Wtime() -> c_double {
     unsafe { ferriband_mpi_wtime() }
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_ack_failed(
+    comm: Handle,
+    num_to_ack: c_int,
+    num_acked: *mut c_int,
+) -> c_int {
+    unsafe { ferriband_mpix_comm_ack_failed(id(comm), num_to_ack, num_acked) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_agree(comm: Handle, flag: *mut c_int) -> c_int {
+    unsafe { ferriband_mpix_comm_agree(id(comm), flag) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_failure_ack(comm: Handle) -> c_int {
+    unsafe { ferriband_mpix_comm_failure_ack(id(comm)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_failure_get_acked(
+    comm: Handle,
+    failedgrp: *mut Handle,
+) -> c_int {
+    let mut failedgrp = unsafe { OutHandle::empty(failedgrp) };
+    let code = unsafe { ferriband_mpix_comm_failure_get_acked(id(comm), failedgrp.place()) };
+    unsafe { failedgrp.store() };
+    code
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_get_failed(comm: Handle, failedgrp: *mut Handle) -> c_int {
+    let mut failedgrp = unsafe { OutHandle::empty(failedgrp) };
+    let code = unsafe { ferriband_mpix_comm_get_failed(id(comm), failedgrp.place()) };
+    unsafe { failedgrp.store() };
+    code
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_iagree(
+    comm: Handle,
+    flag: *mut c_int,
+    request: *mut Handle,
+) -> c_int {
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe { ferriband_mpix_comm_iagree(id(comm), flag, request.place()) };
+    unsafe { request.store() };
+    code
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_is_revoked(comm: Handle, flag: *mut c_int) -> c_int {
+    unsafe { ferriband_mpix_comm_is_revoked(id(comm), flag) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_ishrink(
+    comm: Handle,
+    newcomm: *mut Handle,
+    request: *mut Handle,
+) -> c_int {
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let mut request = unsafe { OutHandle::empty(request) };
+    let code = unsafe { ferriband_mpix_comm_ishrink(id(comm), newcomm.place(), request.place()) };
+    unsafe { newcomm.store() };
+    unsafe { request.store() };
+    code
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_revoke(comm: Handle) -> c_int {
+    unsafe { ferriband_mpix_comm_revoke(id(comm)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPIX_Comm_shrink(comm: Handle, newcomm: *mut Handle) -> c_int {
+    let mut newcomm = unsafe { OutHandle::empty(newcomm) };
+    let code = unsafe { ferriband_mpix_comm_shrink(id(comm), newcomm.place()) };
+    unsafe { newcomm.store() };
+    code
+}
+
 #[cfg(feature = "final")]
 core::arch::global_asm!(
     ".weak MPI_Abi_get_fortran_booleans",
@@ -11680,4 +11762,34 @@ core::arch::global_asm!(
     ".weak MPI_Wtime",
     ".type MPI_Wtime, @function",
     ".set MPI_Wtime, PMPI_Wtime",
+    ".weak MPIX_Comm_ack_failed",
+    ".type MPIX_Comm_ack_failed, @function",
+    ".set MPIX_Comm_ack_failed, PMPIX_Comm_ack_failed",
+    ".weak MPIX_Comm_agree",
+    ".type MPIX_Comm_agree, @function",
+    ".set MPIX_Comm_agree, PMPIX_Comm_agree",
+    ".weak MPIX_Comm_failure_ack",
+    ".type MPIX_Comm_failure_ack, @function",
+    ".set MPIX_Comm_failure_ack, PMPIX_Comm_failure_ack",
+    ".weak MPIX_Comm_failure_get_acked",
+    ".type MPIX_Comm_failure_get_acked, @function",
+    ".set MPIX_Comm_failure_get_acked, PMPIX_Comm_failure_get_acked",
+    ".weak MPIX_Comm_get_failed",
+    ".type MPIX_Comm_get_failed, @function",
+    ".set MPIX_Comm_get_failed, PMPIX_Comm_get_failed",
+    ".weak MPIX_Comm_iagree",
+    ".type MPIX_Comm_iagree, @function",
+    ".set MPIX_Comm_iagree, PMPIX_Comm_iagree",
+    ".weak MPIX_Comm_is_revoked",
+    ".type MPIX_Comm_is_revoked, @function",
+    ".set MPIX_Comm_is_revoked, PMPIX_Comm_is_revoked",
+    ".weak MPIX_Comm_ishrink",
+    ".type MPIX_Comm_ishrink, @function",
+    ".set MPIX_Comm_ishrink, PMPIX_Comm_ishrink",
+    ".weak MPIX_Comm_revoke",
+    ".type MPIX_Comm_revoke, @function",
+    ".set MPIX_Comm_revoke, PMPIX_Comm_revoke",
+    ".weak MPIX_Comm_shrink",
+    ".type MPIX_Comm_shrink, @function",
+    ".set MPIX_Comm_shrink, PMPIX_Comm_shrink",
 );

@@ -1714,5 +1714,19 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn ferriband_mpi_wtick() -> c_double;
     pub fn ferriband_mpi_wtime() -> c_double;
+    pub fn ferriband_mpix_comm_ack_failed(
+        comm: i32,
+        num_to_ack: c_int,
+        num_acked: *mut c_int,
+    ) -> c_int;
+    pub fn ferriband_mpix_comm_agree(comm: i32, flag: *mut c_int) -> c_int;
+    pub fn ferriband_mpix_comm_failure_ack(comm: i32) -> c_int;
+    pub fn ferriband_mpix_comm_failure_get_acked(comm: i32, failedgrp: *mut i32) -> c_int;
+    pub fn ferriband_mpix_comm_get_failed(comm: i32, failedgrp: *mut i32) -> c_int;
+    pub fn ferriband_mpix_comm_iagree(comm: i32, flag: *mut c_int, request: *mut i32) -> c_int;
+    pub fn ferriband_mpix_comm_is_revoked(comm: i32, flag: *mut c_int) -> c_int;
+    pub fn ferriband_mpix_comm_ishrink(comm: i32, newcomm: *mut i32, request: *mut i32) -> c_int;
+    pub fn ferriband_mpix_comm_revoke(comm: i32) -> c_int;
+    pub fn ferriband_mpix_comm_shrink(comm: i32, newcomm: *mut i32) -> c_int;
     pub fn ferriband_mpi_unsupported(object: c_int, handle: i32, function: *const c_char) -> c_int;
 }

@@ -51,6 +51,8 @@ pub enum Kind {
     Bundle = 18,
     /// A second queue pair of mine, whose receives are for long messages of yours.
     Lane = 19,
+    /// A word about failures: that a communicator is revoked, or of an agreement ([`crate::agree`]).
+    Fault = 20,
 }
 
 /// Bytes of the length before each message of a bundle: of its envelope and what follows, little-endian.
@@ -77,6 +79,7 @@ impl Kind {
             17 => Self::Piece,
             18 => Self::Bundle,
             19 => Self::Lane,
+            20 => Self::Fault,
             _ => return None,
         })
     }

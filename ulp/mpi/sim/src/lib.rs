@@ -5,9 +5,11 @@
 //! clocks. What it hunts: messages lost, doubled or out of order (M1); bytes written over what is not consumed, or to memory that was given back; credit
 //! that is lost or invented; and a rank that sleeps while something waits for it, for ever, or
 //! until somebody else comes back from a long computation (M4). A second world has connections that
-//! fail and are made anew ([`heal`]).
+//! fail and are made anew ([`heal`]), a third one members that agree while some of them die
+//! ([`agree`]).
 #![forbid(unsafe_code)]
 
+pub mod agree;
 pub mod heal;
 mod rank;
 mod wire;

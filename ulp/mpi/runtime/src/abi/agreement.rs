@@ -1082,5 +1082,19 @@ const _: unsafe extern "C" fn(c_int, Array, *mut c_int, *mut c_int, *mut Status)
     super::ferriband_mpi_waitsome;
 const _: unsafe extern "C" fn() -> c_double = super::ferriband_mpi_wtick;
 const _: unsafe extern "C" fn() -> c_double = super::ferriband_mpi_wtime;
+const _: unsafe extern "C" fn(i32, c_int, *mut c_int) -> c_int =
+    super::ferriband_mpix_comm_ack_failed;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = super::ferriband_mpix_comm_agree;
+const _: unsafe extern "C" fn(i32) -> c_int = super::ferriband_mpix_comm_failure_ack;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int =
+    super::ferriband_mpix_comm_failure_get_acked;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = super::ferriband_mpix_comm_get_failed;
+const _: unsafe extern "C" fn(i32, *mut c_int, *mut i32) -> c_int =
+    super::ferriband_mpix_comm_iagree;
+const _: unsafe extern "C" fn(i32, *mut c_int) -> c_int = super::ferriband_mpix_comm_is_revoked;
+const _: unsafe extern "C" fn(i32, *mut i32, *mut i32) -> c_int =
+    super::ferriband_mpix_comm_ishrink;
+const _: unsafe extern "C" fn(i32) -> c_int = super::ferriband_mpix_comm_revoke;
+const _: unsafe extern "C" fn(i32, *mut i32) -> c_int = super::ferriband_mpix_comm_shrink;
 const _: unsafe extern "C" fn(c_int, i32, *const c_char) -> c_int =
     super::ferriband_mpi_unsupported;

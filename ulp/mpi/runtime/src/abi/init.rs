@@ -146,6 +146,11 @@ pub fn leave(guard: &mut Guard) -> Outcome {
 
 /// Waits for what is still to be sent, and tells the launcher that this rank may go.
 fn depart(guard: &mut Guard) -> Outcome {
+    guard.look_for_losses();
+    if guard.point.impaired {
+        guard.settle_due()?;
+        guard.part_from_agreements()?;
+    }
     wait_for(guard, |guard| {
         guard.point.stalled.is_empty() && guard.transports.is_drained()
     })?;

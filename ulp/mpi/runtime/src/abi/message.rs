@@ -10,7 +10,6 @@ use crate::ground::memory::Sink;
 use crate::ground::status::{FROM_NOBODY, Status};
 use crate::job::wait::{glance, wait_for};
 use crate::objects::comms::SELF;
-use crate::p2p::loss::lost;
 use crate::p2p::request::Request;
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
@@ -61,7 +60,7 @@ pub unsafe extern "C" fn ferriband_mpi_mprobe(
                 found.is_some() || is_hopeless(guard, comm, source)
             })?;
         }
-        let found = found.ok_or_else(|| lost("whoever is to send it has died".to_owned()))?;
+        let found = found.ok_or_else(|| guard.point.hopeless(comm))?;
         // SAFETY: the program's pointers.
         unsafe { show(found, message, status) }
     })

@@ -53,6 +53,7 @@ mod topology;
 mod type_ask;
 mod type_f90;
 mod type_make;
+mod ulfm;
 mod values;
 
 pub use attribute::*;
@@ -88,5 +89,6 @@ pub use topology::*;
 pub use type_ask::*;
 pub use type_f90::*;
 pub use type_make::*;
+pub use ulfm::*;
 
 pub use crate::coll::state::Guard;

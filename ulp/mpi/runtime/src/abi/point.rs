@@ -9,12 +9,21 @@ use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::Sink;
 use crate::ground::status::{FROM_NOBODY, Status, status};
 use crate::job::wait::{glance, wait_for, wait_request};
-use crate::p2p::loss::lost;
+use crate::p2p::faults::revoked;
 use crate::p2p::request::Request;
+use crate::p2p::runtime::Runtime;
 use crate::p2p::unexpected::Content;
 use crate::p2p::{Started, Target};
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
+
+/// What goes to nobody ends in a communicator that is revoked, too.
+pub(super) fn check_not_revoked(runtime: &Runtime, comm: u32) -> Outcome {
+    match runtime.point.objects.comms[comm].revoked {
+        true => Err(revoked()),
+        false => Ok(()),
+    }
+}
 
 /// Whom a send goes to; none for MPI_PROC_NULL.
 #[inline(always)]
@@ -26,6 +35,7 @@ pub(super) fn target_of(
 ) -> Outcome<Option<Target>> {
     let tag = send_tag(tag)?;
     if dest == MPI_PROC_NULL {
+        check_not_revoked(guard, comm)?;
         return Ok(None);
     }
     let target = u32::try_from(dest)
@@ -262,6 +272,7 @@ pub(super) unsafe fn finish(guard: &mut Guard, request: Option<u32>, to: *mut St
                 guard.let_go(request);
                 return Err(error);
             }
+            guard.point.give_up_stranded(request);
             guard
                 .point
                 .requests
@@ -327,6 +338,9 @@ pub(super) unsafe fn recv(
                     if let Err(error) = wait_request(guard, request) {
                         guard.let_go(request);
                         return Err(error);
+                    }
+                    if guard.point.impaired {
+                        guard.point.give_up_stranded(request);
                     }
                     guard.take_waited(request)
                 }
@@ -413,7 +427,7 @@ pub(super) fn status_of(guard: &Guard, comm: u32, held: u32) -> Option<Status> {
 
 /// Whether no message can come any more that a probe looks for.
 pub(super) fn is_hopeless(guard: &Guard, comm: u32, source: matching::Source) -> bool {
-    guard.point.losses != 0 && guard.point.is_hopeless(comm, 0, source)
+    guard.point.impaired && guard.point.is_hopeless(comm, 0, source)
 }
 
 #[unsafe(no_mangle)]
@@ -433,7 +447,7 @@ pub unsafe extern "C" fn ferriband_mpi_probe(
                 found.is_some() || is_hopeless(guard, comm, source)
             })?;
             if found.is_none() {
-                return Err(lost("whoever is to send it has died".to_owned()));
+                return Err(guard.point.hopeless(comm));
             }
         }
         if let Some(found) = found {
@@ -461,6 +475,9 @@ pub unsafe extern "C" fn ferriband_mpi_iprobe(
                 if found.is_none() {
                     glance(guard)?;
                     found = look(guard, comm, source, tag);
+                }
+                if found.is_none() && is_hopeless(guard, comm, source) {
+                    return Err(guard.point.hopeless(comm));
                 }
                 found
             }

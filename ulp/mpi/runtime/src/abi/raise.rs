@@ -9,6 +9,7 @@ use crate::job::state::{Phase, phase};
 use crate::job::wireup;
 use crate::objects::comms::SELF;
 use crate::objects::process::process;
+use crate::p2p::faults::revoked;
 use crate::trace;
 use ferriband_mpi_proto::segment::Life;
 use std::ffi::c_int;
@@ -58,6 +59,10 @@ pub fn raise(guard: Guard, index: u32, function: &str, error: &MpiError) -> c_in
         return decide(Some(guard), MPI_ERRORS_ARE_FATAL, "", 0, function, error);
     };
     let (own, name) = (comm.errhandler, comm.name.clone());
+    // Messages name nobody in a communicator that is revoked.
+    let is_about_ranks = [MPI_ERR_RANK, MPI_ERR_ROOT].contains(&error.class);
+    let interrupted = (comm.revoked && is_about_ranks).then(revoked);
+    let error = interrupted.as_ref().unwrap_or(error);
     // MPI_COMM_SELF is the world's: a session has only what the launch has set.
     let handler = if index == SELF && phase() != Phase::Alive {
         initial_errhandler()

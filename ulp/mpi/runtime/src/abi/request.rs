@@ -10,7 +10,7 @@ use crate::errors::MpiError;
 use crate::ground::status::{EMPTY, Status};
 use crate::job::wait::{self, wait_request};
 use crate::objects::comms::SELF;
-use crate::p2p::request::Work;
+use crate::p2p::request::{Request, Work};
 use std::ffi::c_int;
 
 /// A request that was over.
@@ -74,6 +74,13 @@ pub(super) fn outcome(comm: u32, status: &Status) -> Raised {
     }
 }
 
+/// Whether a request, which may be gone, is a receive that waits for the program's word about a
+/// failure: it is not over.
+fn waits_for_word(guard: &Guard, index: u32) -> bool {
+    let request = guard.point.requests.slab.get(index);
+    request.is_some_and(Request::is_stranded)
+}
+
 /// A round of progress for a call that only asks.
 pub(super) fn glance(guard: &mut Guard) -> Raised {
     wait::glance(guard).map_err(at_self)
@@ -133,7 +140,12 @@ pub unsafe extern "C" fn ferriband_mpi_test(
             return Ok(());
         }
         // SAFETY: as above.
-        unsafe { reap_single(guard, index, request, status) }
+        let told = unsafe { reap_single(guard, index, request, status) };
+        if index.is_some_and(|index| waits_for_word(guard, index)) {
+            // SAFETY: as above.
+            unsafe { put(flag, 0) }.map_err(at_self)?;
+        }
+        told
     })
 }
 
@@ -144,6 +156,7 @@ pub unsafe extern "C" fn ferriband_mpi_request_free(request: *mut i32) -> c_int 
         // SAFETY: the program's pointer, here and below.
         let handle = unsafe { single(request) }?;
         let index = resolve_any(guard, handle)?;
+        guard.point.revive(index);
         let is_idle = matches!(
             guard.point.requests[index].work,
             Work::Persistent { active: false }

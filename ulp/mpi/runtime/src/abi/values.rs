@@ -1,5 +1,6 @@
 //! Arguments: what the program passed, checked.
 
+use super::point::check_not_revoked;
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
@@ -198,7 +199,7 @@ pub fn receive_source(
 ) -> Outcome<Option<matching::Source>> {
     match source {
         MPI_ANY_SOURCE => Ok(Some(matching::Source::Any)),
-        MPI_PROC_NULL => Ok(None),
+        MPI_PROC_NULL => check_not_revoked(runtime, comm).map(|()| None),
         rank => Ok(Some(matching::Source::Rank(rank_of(
             runtime,
             comm,

@@ -18,12 +18,13 @@ use crate::objects::comms::WORLD;
 use crate::objects::group::Group;
 use crate::objects::info::Info;
 use crate::objects::process::process;
+use crate::p2p::faults::revoked;
 use crate::p2p::runtime::Runtime;
 use ferriband_mpi_coll::{Blocks, Collective, InterCollective, Place, build_inter};
 use std::sync::Arc;
 
 /// The context of a communicator that has none yet.
-const NAMELESS: u64 = !COLLECTIVE;
+pub(super) const NAMELESS: u64 = !COLLECTIVE;
 
 /// Words as bytes that can be sent.
 fn packed(words: &[u64]) -> Buffer {
@@ -152,11 +153,11 @@ fn is_low(comm: &Comm) -> bool {
 }
 
 /// A communicator with what it has from its parent.
-fn child(guard: &Runtime, parent: u32, context: u64, group: Group, rank: u32) -> Comm {
+pub(super) fn child(guard: &Runtime, parent: u32, context: u64, group: Group, rank: u32) -> Comm {
     let mut comm = Comm::new(context, group, rank);
     comm.errhandler = guard.point.objects.comms[parent].errhandler;
     comm.session = guard.point.objects.comms[parent].session;
-    comm.broken = guard.point.losses != 0
+    comm.broken = guard.point.impaired
         && comm
             .group
             .ranks()
@@ -380,6 +381,9 @@ fn context_for(guard: &mut Guard, hidden: u32, group: &Group, tag: i32) -> Outco
 
 /// MPI_Comm_create_group: only the group's processes call it.
 pub fn create_group(guard: &mut Guard, comm: u32, group: &Group, tag: i32) -> Outcome<Option<u32>> {
+    if guard.point.objects.comms[comm].revoked {
+        return Err(revoked());
+    }
     check_part(&guard.point.objects.comms[comm].group, group)?;
     if group.rank_of(guard.point.rank).is_none() {
         return Ok(None);

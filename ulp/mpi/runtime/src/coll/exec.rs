@@ -15,7 +15,6 @@ use crate::ground::layout::Layout;
 use crate::ground::memory::{Buffer, Sink, Source};
 use crate::handle::NOBODY;
 use crate::p2p::Started;
-use crate::p2p::loss::lost;
 use crate::p2p::request::{Request, Work};
 use crate::p2p::runtime::Runtime;
 use ferriband_mpi_coll::{Group, Peer, Schedule, Step};
@@ -296,9 +295,10 @@ impl Mpi {
             .partition::<Vec<_>, _>(|one| comms[one.comm].broken && !one.is_given_up);
         self.coll.executions = left;
         for execution in over {
+            let error = self.point.not_whole(execution.comm);
             self.give_up(
                 execution,
-                lost("a rank of the communicator has died".to_owned()),
+                error,
             );
         }
     }

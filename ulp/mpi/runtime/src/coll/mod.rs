@@ -22,6 +22,7 @@ mod pieces;
 pub mod rounds;
 pub mod shape;
 pub mod shared;
+pub mod shrink;
 pub(crate) mod state;
 
 pub use collective::{Call, barrier, barrier_as_chosen, bcast, run};

@@ -10,7 +10,7 @@
 
 use crate::coll::state::Guard;
 use crate::coll::state::Mpi;
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
+use crate::constants::MPI_ERR_INTERN;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::Buffer;
 use crate::job::wait::wait_for;
@@ -250,10 +250,7 @@ fn reach_at_length(guard: &mut Guard, comm: u32, awaited: Awaited) -> Outcome {
     if awaited.is_reached() {
         return Ok(());
     }
-    Err(MpiError::with(
-        MPI_ERR_PROC_ABORTED,
-        "a rank of the communicator has died",
-    ))
+    Err(guard.point.not_whole(comm))
 }
 
 /// Looks at a flag alone, before all else is looked at in turn.

@@ -365,3 +365,5 @@ pub const MPI_WIN_DUP_FN: usize = 1;
 pub const MPI_WIN_NULL_DELETE_FN: usize = 0;
 pub const MPI_CONVERSION_FN_NULL: usize = 0;
 pub const MPI_CONVERSION_FN_NULL_C: usize = 0;
+pub const MPIX_ERR_PROC_FAILED_PENDING: i32 = 102;
+pub const MPIX_ERR_REVOKED: i32 = 103;

@@ -227,9 +227,25 @@ const CLASSES: [(i32, &str, &str); 63] = [
     (MPI_ERR_ABI, "MPI_ERR_ABI", "operation of the ABI failed"),
 ];
 
+/// Classes of extensions, which have numbers behind those of the standard.
+const EXTENSIONS: &[(i32, &str, &str)] = &[
+    (
+        MPIX_ERR_PROC_FAILED_PENDING,
+        "MPIX_ERR_PROC_FAILED_PENDING",
+        "a process that could be the sender has failed",
+    ),
+    (
+        MPIX_ERR_REVOKED,
+        "MPIX_ERR_REVOKED",
+        "the communicator is revoked",
+    ),
+];
+
 /// The class's name and sentence, if there is such a class.
 pub fn describe(class: i32) -> Option<(&'static str, &'static str)> {
-    let row = CLASSES.get(usize::try_from(class).ok()?)?;
+    let at = usize::try_from(class).ok()?;
+    let extension = || EXTENSIONS.iter().find(|row| row.0 == class);
+    let row = CLASSES.get(at).or_else(extension)?;
     Some((row.1, row.2))
 }
 
@@ -253,5 +269,6 @@ mod tests {
             assert!(name.starts_with("MPI_") && !text.is_empty());
         }
         assert!(describe(63).is_none() && describe(-1).is_none());
+        assert!(EXTENSIONS.iter().all(|row| describe(row.0).is_some_and(|one| one.0 == row.1)));
     }
 }

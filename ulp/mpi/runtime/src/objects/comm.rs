@@ -18,6 +18,8 @@ pub struct Comm {
     pub group: Group,
     /// The other side of an inter-communicator.
     pub remote: Option<Box<Remote>>,
+    /// Whom messages within it may name: the group, or nobody once it is revoked.
+    pub reach: Group,
     /// This process's rank in it.
     pub rank: u32,
     /// Handle of its error handler.
@@ -38,8 +40,13 @@ pub struct Comm {
     pub topology: Option<Arc<Topology>>,
     /// Handle of the session that it comes from: whose buffer its messages take if it has none.
     pub session: Option<i32>,
-    /// One of its ranks has died.
+    /// One of its ranks has died, or it is revoked.
     pub broken: bool,
+    /// It is revoked.
+    pub revoked: bool,
+    /// So many of the failures in it, in the order in which this process has learned of them, are
+    /// acknowledged.
+    pub acked: u32,
     /// The program has freed it: it goes when nothing concerns it any more.
     pub freed: bool,
 }
@@ -49,7 +56,10 @@ pub struct Comm {
 pub struct Remote {
     /// Its ranks.
     pub group: Group,
-    /// This side's ranks, then the other's: how collective messages count ranks.
+    /// Whom messages may name there: them, or nobody once it is revoked.
+    pub reach: Group,
+    /// This side's ranks, then the other's: how collective messages count ranks. Nobody once it is
+    /// revoked.
     pub all: Group,
 }
 
@@ -58,6 +68,7 @@ impl Remote {
     pub fn new(own: &Group, group: Group) -> Self {
         Self {
             all: Group::of(own.ranks().chain(group.ranks()).collect()),
+            reach: group.clone(),
             group,
         }
     }
@@ -68,6 +79,7 @@ impl Comm {
     pub fn new(context: u64, group: Group, rank: u32) -> Self {
         Self {
             context,
+            reach: group.clone(),
             group,
             remote: None,
             rank,
@@ -81,6 +93,8 @@ impl Comm {
             topology: None,
             session: None,
             broken: false,
+            revoked: false,
+            acked: 0,
             freed: false,
         }
     }
@@ -89,8 +103,8 @@ impl Comm {
     #[inline(always)]
     fn named(&self, context: u64) -> &Group {
         match &self.remote {
-            None => &self.group,
-            Some(remote) if context & COLLECTIVE == 0 => &remote.group,
+            None => &self.reach,
+            Some(remote) if context & COLLECTIVE == 0 => &remote.reach,
             Some(remote) => &remote.all,
         }
     }

@@ -136,6 +136,11 @@ impl Comms {
         process().release(comm.errhandler);
     }
 
+    /// Whom messages of a communicator name has changed.
+    pub fn forget_sender(&mut self) {
+        self.sender = Sender::NONE;
+    }
+
     /// A context that no other communicator has, with this process as leader.
     pub fn new_context(&mut self) -> u64 {
         let number = self.next_context;

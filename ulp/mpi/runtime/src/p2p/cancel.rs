@@ -84,6 +84,7 @@ impl Point {
 impl Runtime {
     /// Takes a request back if that is still possible.
     pub fn cancel(&mut self, request: u32) -> Outcome {
+        self.point.revive(request);
         let entry = &self.point.requests[request];
         if entry.done {
             return Ok(());

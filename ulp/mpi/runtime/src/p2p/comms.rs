@@ -7,6 +7,7 @@
 use crate::errors::Outcome;
 use crate::ground::context::COLLECTIVE;
 use crate::objects::comm::{Comm, side_context};
+use crate::p2p::due::Due;
 use crate::p2p::point::Point;
 use crate::p2p::runtime::Runtime;
 
@@ -14,6 +15,9 @@ impl Point {
     /// The context of a communicator is known: gives it the messages that came before it.
     pub fn name_comm(&mut self, index: u32, context: u64) -> Outcome {
         self.objects.comms.set_context(index, context);
+        if self.faults.is_revoked(context) {
+            self.due.push_back(Due::Revoked(context));
+        }
         for _ in 0..self.unexpected.orphans.len() {
             let Some((theirs, held)) = self.unexpected.orphans.pop_front() else {
                 break;

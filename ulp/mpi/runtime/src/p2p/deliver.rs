@@ -113,7 +113,7 @@ impl Point {
     /// What ranks say to each other about messages.
     #[cold]
     fn other(&mut self, from: u32, envelope: &Envelope, body: Source) -> Outcome<Verdict> {
-        if self.peers[from as usize].lost && envelope.kind != Kind::Rts {
+        if self.peers[from as usize].lost && !matches!(envelope.kind, Kind::Rts | Kind::Fault) {
             // What it is about has ended with that rank.
             return Ok(Verdict::Next);
         }
@@ -135,6 +135,11 @@ impl Point {
                 self.matched(from, matched.seq.get())?;
             }
             Kind::Piece => self.take_piece(from, body)?,
+            Kind::Fault => {
+                let word = body.to_bytes().ok_or_else(no_memory)?;
+                let (tag, context) = (envelope.tag, envelope.context);
+                self.due.push_back(Due::Fault(from, tag, context, word));
+            }
             Kind::Cancel => {
                 let recall: Recall = body_of(from, body)?;
                 self.asked_to_forget(from, recall.seq.get());
@@ -164,6 +169,10 @@ impl Point {
 
     /// A message waits for its receive.
     pub fn hold(&mut self, comm: u32, context: u64, held: Held) -> Outcome {
+        if self.objects.comms[comm].revoked {
+            self.discard(held);
+            return Ok(());
+        }
         let (from, tag) = (held.from, held.tag);
         let Some(source) = self.objects.comms[comm].rank_of(context, from) else {
             return Err(broken(from));

@@ -42,6 +42,12 @@ pub enum Due {
     Cancelled(Token),
     /// A request is over that is a part of another one, or that nobody will ask for.
     Over(Token),
+    /// A rank of the world says this about failures: tag and context of its word, and the word.
+    Fault(u32, i32, u64, Box<[u8]>),
+    /// A rank of the world has died.
+    Death(u32),
+    /// A communicator has come to be that others have revoked: its context.
+    Revoked(u64),
     /// A rank of the world is to be told this.
     Tell(u32, Kind, Body),
 }
@@ -120,6 +126,12 @@ impl Runtime {
                 }
                 Ok(())
             }
+            Due::Fault(from, tag, context, word) => self.take_fault(from, tag, context, word),
+            Due::Death(rank) => self.tell_of_death(rank),
+            Due::Revoked(context) => match self.point.objects.comms.of_context(context) {
+                Some(comm) => self.become_revoked(comm),
+                None => Ok(()),
+            },
             Due::Tell(peer, kind, body) => self.answer(peer, kind, body.as_slice()),
         }
     }

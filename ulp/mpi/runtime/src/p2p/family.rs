@@ -1,6 +1,6 @@
 //! Requests that are parts of another one: what becomes of the whole when a part is over.
 
-use crate::constants::MPI_SUCCESS;
+use crate::constants::{MPI_SUCCESS, MPIX_ERR_PROC_FAILED_PENDING};
 use crate::ground::status::{EMPTY, Status};
 use crate::handle::NOBODY;
 use crate::p2p::persistent::{Bound, Persistent};
@@ -33,6 +33,7 @@ pub struct Call<F> {
 impl Runtime {
     /// Makes a request a part of another; it may be over already.
     pub fn adopt(&mut self, parent: u32, child: u32) {
+        self.point.give_up_stranded(child);
         self.point.requests[child].parent = parent;
         if let Some(Extra::Persistent(whole)) = self.point.requests[parent].extra.as_deref_mut() {
             whole.child = child;
@@ -116,6 +117,10 @@ impl Runtime {
                 request.status = EMPTY;
                 return (comm, status, true);
             }
+            Work::Stranded if status.error == MPIX_ERR_PROC_FAILED_PENDING => {
+                return (comm, status, true);
+            }
+            Work::Stranded => request.work = Work::Receive,
             _ => (),
         }
         self.point.requests.put_back(index);

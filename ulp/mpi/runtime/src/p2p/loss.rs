@@ -2,7 +2,8 @@
 //! chosen that errors of MPI_COMM_WORLD are no end.
 //!
 //! What names such a rank ends with MPI_ERR_PROC_ABORTED: messages from it and to it, receives from
-//! anybody where it belongs, and all collectives of a communicator that contains it, for no
+//! anybody where it belongs until that is acknowledged ([`super::interrupt`]), and all collectives of
+//! a communicator that contains it, for no
 //! survivor can know how far the others have come. Messages that it has sent before are received as
 //! usual. Everything else goes on; MPI_Comm_create_group makes a communicator of the survivors.
 
@@ -11,6 +12,8 @@ use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::ground::status::status;
 use crate::objects::comm::Comm;
+use crate::p2p::due::Due;
+use crate::p2p::faults::revoked;
 use crate::p2p::point::Point;
 use crate::p2p::request::{Request, Work};
 use crate::p2p::runtime::Runtime;
@@ -34,13 +37,32 @@ fn contains(comm: &Comm, world: u32) -> bool {
 }
 
 impl Point {
+    /// No message can come in a communicator from whom it was asked for.
+    #[cold]
+    pub fn hopeless(&self, comm: u32) -> MpiError {
+        match self.objects.comms[comm].revoked {
+            true => revoked(),
+            false => lost("whoever is to send it has died".to_owned()),
+        }
+    }
+
+    /// What is begun in a communicator that is not whole.
+    #[cold]
+    pub fn not_whole(&self, comm: u32) -> MpiError {
+        match self.objects.comms[comm].revoked {
+            true => revoked(),
+            false => lost("a rank of the communicator has died".to_owned()),
+        }
+    }
+
     /// Whether a receive from `source` can only be met by what is here already.
     #[cold]
     pub fn is_hopeless(&self, comm: u32, context: u64, source: matching::Source) -> bool {
         let entry = &self.objects.comms[comm];
         match source {
+            _ if entry.revoked => true,
             _ if context & COLLECTIVE != 0 => entry.broken,
-            matching::Source::Any => entry.broken,
+            matching::Source::Any => self.has_unacked(comm),
             matching::Source::Rank(rank) => entry
                 .world_of(context, rank)
                 .and_then(|world| self.peers.get(world as usize))
@@ -56,11 +78,17 @@ impl Point {
         if entry.done || entry.work != Work::Receive || !self.is_hopeless(comm, context, asks) {
             return Ok(());
         }
+        let is_revoked = self.objects.comms[comm].revoked;
+        let is_any = asks == matching::Source::Any && context & COLLECTIVE == 0;
+        if is_any && !is_revoked {
+            self.strand(request);
+            return Ok(());
+        }
         self.objects.comms[comm]
             .matching(context)
             .cancel(asks, request);
         self.requests.slab.remove(request);
-        Err(lost("whoever is to send it has died".to_owned()))
+        Err(self.hopeless(comm))
     }
 }
 
@@ -92,6 +120,9 @@ impl Runtime {
         peer.fifo.clear();
         peer.synchronous.clear();
         peer.recalled.clear();
+        self.point.impaired = true;
+        self.point.faults.dead.push(rank);
+        self.point.due.push_back(Due::Death(rank));
         self.transports.lose(rank);
         self.point.stalled.retain(|stalled| *stalled != rank);
         for comm in self.point.objects.comms.iter_mut() {
@@ -109,7 +140,7 @@ impl Runtime {
                 match request.work {
                     Work::Receive if request.context & COLLECTIVE != 0 => broken,
                     Work::Receive => match request.asks {
-                        matching::Source::Any => broken,
+                        matching::Source::Any => false,
                         matching::Source::Rank(_) => request.peer == rank,
                     },
                     Work::Eager | Work::Synchronous | Work::Rendezvous => request.peer == rank,
@@ -124,6 +155,7 @@ impl Runtime {
         for request in ended {
             self.fail(request);
         }
+        self.strand_all(rank);
         let is_stranded = |request: &Request| {
             let is_send = !request.done && request.work == Work::Rendezvous;
             is_send && request.context & COLLECTIVE != 0
@@ -189,7 +221,8 @@ impl Runtime {
     /// A long message of a collective that fails. Its receiver may be reading it, so it is over
     /// when that has been asked.
     pub fn take_back_send(&mut self, request: u32) {
-        self.point.requests[request].status.error = MPI_ERR_PROC_ABORTED;
+        let class = self.point.failure_of(self.point.requests[request].comm);
+        self.point.requests[request].status.error = class;
         // What cannot be sent now is found out by who sends next.
         let _ = self.cancel(request);
     }
@@ -204,7 +237,8 @@ impl Runtime {
                 .cancel(asks, request);
         }
         self.withdraw(request);
-        self.point.requests[request].status.error = MPI_ERR_PROC_ABORTED;
+        let class = self.point.failure_of(self.point.requests[request].comm);
+        self.point.requests[request].status.error = class;
         self.finish(request);
     }
 
@@ -212,7 +246,7 @@ impl Runtime {
     #[inline]
     pub fn check_whole(&self, comm: u32) -> Outcome {
         if self.point.objects.comms[comm].broken {
-            return Err(lost("a rank of the communicator has died".to_owned()));
+            return Err(self.point.not_whole(comm));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::errors::Outcome;
 use crate::objects::Objects;
 use crate::p2p::buffered::Buffers;
 use crate::p2p::due::Due;
+use crate::p2p::faults::Faults;
 use crate::p2p::requests::Requests;
 use crate::p2p::unexpected::Unexpected;
 use crate::transport::contract::Message;
@@ -25,8 +26,12 @@ pub struct Point {
     pub stalled: Vec<u32>,
     /// Deaths that the launcher has told of.
     pub losses: u32,
-    /// Ranks that have died or cannot be reached any more.
+    /// Ranks that have died or cannot be reached any more, and communicators that are revoked.
     pub lost: u32,
+    /// There is one of either: operations look closer before they begin.
+    pub impaired: bool,
+    /// What ranks have said about failures.
+    pub faults: Faults,
     /// Rank in the world.
     pub rank: u32,
     /// Messages that no receive has asked for.
@@ -60,6 +65,8 @@ impl Point {
             stalled: Vec::new(),
             losses: 0,
             lost: 0,
+            impaired: false,
+            faults: Faults::default(),
             rank,
             unexpected: Unexpected::default(),
             due: VecDeque::new(),

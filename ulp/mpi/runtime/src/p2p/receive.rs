@@ -29,7 +29,7 @@ impl Point {
         let entry = self.objects.comms.get_mut(comm)?;
         let context = entry.context | side;
         let world = entry.world_of(context, source)?;
-        if self.losses != 0 || self.peers.get(world as usize)?.lost {
+        if self.impaired {
             return None;
         }
         if !entry.matching(side).post_next(source, tag, request) {
@@ -83,7 +83,6 @@ impl Runtime {
             }
             None => requests.add(Request::receive(comm, context, source, sink))?,
         };
-        let mut is_lost = false;
         let entry = &mut self.point.objects.comms[comm];
         if let Some(held) = entry.matching(context).post(source, tag, request) {
             self.deliver_held(held, request)
@@ -93,9 +92,8 @@ impl Runtime {
         {
             // The answer to "who is that" for those who look at a peer that has died.
             self.point.requests[request].peer = world;
-            is_lost = self.point.peers[world as usize].lost;
         }
-        if self.point.losses != 0 || is_lost {
+        if self.point.impaired {
             self.point.check_hope(request)?;
         }
         Ok(request)

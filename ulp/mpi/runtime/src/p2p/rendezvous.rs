@@ -25,10 +25,14 @@ impl Point {
         let offered = Offered::of(rts).ok_or_else(|| broken(from))?;
         if let Some(comm) = self.objects.comms.of_context(envelope.context) {
             let entry = &mut self.objects.comms[comm];
-            let Some(rank) = entry.rank_of(envelope.context, from) else {
+            let rank = entry.rank_of(envelope.context, from);
+            if rank.is_none() && !entry.revoked {
                 return Err(broken(from));
-            };
-            if let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag) {
+            }
+            if let Some(rank) = rank
+                && let Some(receive) = entry.matching(envelope.context).arrive(rank, envelope.tag)
+            {
+                self.revive(receive);
                 self.requests[receive].peer = from;
                 self.due.push_back(Due::Fetch {
                     receive: self.requests.slab.token(receive),

@@ -1,6 +1,7 @@
 //! Requests: sends and receives that are not over when they begin, and what is made of them.
 
 use super::{family, persistent};
+use crate::constants::MPIX_ERR_PROC_FAILED_PENDING;
 use crate::ground::layout::Layout;
 use crate::ground::memory::{Buffer, Sink, Source};
 use crate::ground::status::{EMPTY, Status};
@@ -40,6 +41,11 @@ pub enum Work {
     Landing,
     /// A collective.
     Collective,
+    /// What members of a communicator agree about.
+    Agreement,
+    /// A receive from anybody that waits for its message, and for the program to acknowledge that a
+    /// rank has died: over until then, unless its message has come.
+    Stranded,
     /// So many requests of the runtime's own, which are over one by one.
     Several(u32),
     /// A buffered message: the buffer's number, and the message's in it.
@@ -149,6 +155,12 @@ impl Request {
                 | Work::Rendezvous
         );
         is_message && self.extra.is_none() && !self.freed
+    }
+
+    /// Whether it is a receive that waits for the program's word about a failure.
+    #[inline]
+    pub fn is_stranded(&self) -> bool {
+        self.work == Work::Stranded && self.status.error == MPIX_ERR_PROC_FAILED_PENDING
     }
 
     /// Whether it keeps anything besides its own words.

@@ -70,7 +70,7 @@ impl Runtime {
         if !entry.point.is_still(source) {
             return None;
         }
-        if self.point.losses != 0 || !self.point.stalled.is_empty() {
+        if self.point.impaired || !self.point.stalled.is_empty() {
             return None;
         }
         let mut waiting = Waiting {

@@ -6,7 +6,7 @@
 use super::{EXCHANGED, best_piece, give_all, hear_all, piece, tell, with};
 use crate::coll::shared::broken;
 use crate::coll::state::Guard;
-use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
+use crate::constants::MPI_ERR_BUFFER;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::{Sink, Source};
 use crate::transport::contract::Refused;
@@ -147,10 +147,7 @@ fn read(guard: &mut Guard, (comm, rank): (u32, u32), address: u64, place: &Sink)
     match guard.transports.read(world, address, place) {
         Ok(()) => Ok(true),
         Err(Refused::Always) => Ok(false),
-        Err(Refused::Gone) => Err(MpiError::with(
-            MPI_ERR_PROC_ABORTED,
-            "a rank of the communicator has died",
-        )),
+        Err(Refused::Gone) => Err(guard.point.not_whole(comm)),
         Err(Refused::This(error)) => Err(MpiError::with(
             MPI_ERR_BUFFER,
             format!("rank {rank}'s buffer cannot be read: {error}"),

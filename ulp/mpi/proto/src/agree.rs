@@ -1,0 +1,362 @@
+//! How the members of a communicator agree although some of them die.
+//!
+//! The lowest member that lives is the leader. Each member sends it a vote; when all that live have
+//! voted, the leader proposes a decision, and when all that live have accepted that, it is decided.
+//! Who learns that the leader has died votes anew, to the next one, and says which decision it has
+//! accepted; a leader proposes what was accepted last, if anything was. So whatever one member has
+//! decided all others decide, even if that one is dead by then (uniform agreement; a leader that
+//! changes as in Chandra and Toueg 1996, section 6, with a detector that is never wrong).
+//!
+//! Owns: the agreements of one communicator, one after the other. Must not know: who finds out who
+//! has died, by what a word travels, what is agreed about. A member that is said to be dead has to
+//! be dead, and all that live hear of it in the end.
+
+mod words;
+
+pub use words::Members;
+use std::collections::VecDeque;
+
+/// What a member brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// The bits of both sides: all bits of the one that it does not belong to.
+    pub flags: [u32; 2],
+    /// Members that it knows to have failed.
+    pub failed: Members,
+    /// Those of them that its program has acknowledged.
+    pub acked: Members,
+    /// A context that it leads and that nobody has used.
+    pub context: u64,
+}
+
+/// What is decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The bits that all votes of a side have.
+    pub flags: [u32; 2],
+    /// Members that have failed.
+    pub failed: Members,
+    /// All of them are acknowledged by all who have voted.
+    pub is_acked: bool,
+    /// The leader's context.
+    pub context: u64,
+}
+
+/// What members say to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// To the leader: a vote, and what was accepted before, with who proposed it.
+    Vote(Vote, Option<(u32, Decision)>),
+    /// The leader's: shall it be this?
+    Propose(Decision),
+    /// To the leader: yes.
+    Accept,
+    /// It is decided.
+    Decide(Decision),
+}
+
+/// One agreement.
+#[derive(Debug)]
+struct Agreement {
+    own: Vote,
+    /// The leader that was heeded last: no one before it is heeded any more.
+    round: u32,
+    accepted: Option<(u32, Decision)>,
+    /// What members have sent to this one, as a leader.
+    votes: Vec<Option<(Vote, Option<(u32, Decision)>)>>,
+    /// What this one has proposed as a leader, and who has accepted it.
+    proposed: Option<(Decision, Members)>,
+}
+
+/// A word for a member: the member, the number of the agreement, the word.
+pub type Letter = (u32, u32, Word);
+
+/// The agreements of a communicator at one member.
+#[derive(Debug)]
+pub struct Agreements {
+    me: u32,
+    size: u32,
+    dead: Members,
+    /// Number of the agreement that is under way or comes next.
+    number: u32,
+    now: Option<Agreement>,
+    /// The last decision.
+    last: Option<Decision>,
+    /// Votes of agreements that begin when those before them are over.
+    waiting: VecDeque<Vote>,
+    /// Words of an agreement that has not begun here.
+    early: Vec<Letter>,
+    out: VecDeque<Letter>,
+    over: VecDeque<(u32, Decision)>,
+}
+
+impl Agreements {
+    /// Of member `me` of `size`, of whom `dead` have died.
+    pub fn new(me: u32, size: u32, dead: Members) -> Self {
+        Self {
+            me,
+            size,
+            dead,
+            number: 0,
+            now: None,
+            last: None,
+            waiting: VecDeque::new(),
+            early: Vec::new(),
+            out: VecDeque::new(),
+            over: VecDeque::new(),
+        }
+    }
+
+    /// This member begins its next agreement; its number.
+    pub fn begin(&mut self, vote: Vote) -> u32 {
+        let ahead = self.waiting.len() as u32 + u32::from(self.now.is_some());
+        self.waiting.push_back(vote);
+        let number = self.number.wrapping_add(ahead);
+        self.start_next();
+        number
+    }
+
+    /// A word of member `from` about agreement `number` has come.
+    pub fn handle(&mut self, from: u32, number: u32, word: Word) {
+        if from >= self.size {
+            return;
+        }
+        if number.wrapping_add(1) == self.number {
+            self.answer(from, number, &word);
+        } else if number == self.number && self.now.is_some() {
+            self.take(from, word);
+        } else if number == self.number && self.early.len() < self.size as usize * EARLY {
+            // No one is further ahead than by this one: it takes this member's vote to be decided.
+            self.early.push((from, number, word));
+        }
+    }
+
+    /// Member `member` has died.
+    pub fn died(&mut self, member: u32) {
+        if member >= self.size || self.dead.contains(member) {
+            return;
+        }
+        let before = self.leader();
+        self.dead.insert(member);
+        let has_new_leader = self.leader() != before;
+        if has_new_leader {
+            self.pass_on();
+        }
+        match self.now.is_some() {
+            true if has_new_leader => self.vote(),
+            true => self.lead(),
+            false => (),
+        }
+    }
+
+    /// This member answers nobody any more: those who may still ask for its last decision have it.
+    pub fn part(&mut self) {
+        self.tell_all();
+    }
+
+    /// A word that is to be sent.
+    pub fn poll_transmit(&mut self) -> Option<Letter> {
+        self.out.pop_front()
+    }
+
+    /// An agreement that is decided, in their order.
+    pub fn poll_decision(&mut self) -> Option<(u32, Decision)> {
+        self.over.pop_front()
+    }
+
+    fn leader(&self) -> u32 {
+        let mut living = (0..self.size).filter(|member| !self.dead.contains(*member));
+        living.next().unwrap_or(self.me)
+    }
+
+    /// The others that live.
+    fn others(&self) -> Vec<u32> {
+        let is_other = |member: &u32| *member != self.me && !self.dead.contains(*member);
+        (0..self.size).filter(is_other).collect()
+    }
+
+    fn send(&mut self, to: u32, word: Word) {
+        self.out.push_back((to, self.number, word));
+    }
+
+    fn start_next(&mut self) {
+        if self.now.is_some() {
+            return;
+        }
+        let Some(own) = self.waiting.pop_front() else {
+            return;
+        };
+        self.now = Some(Agreement {
+            own,
+            round: 0,
+            accepted: None,
+            votes: (0..self.size).map(|_| None).collect(),
+            proposed: None,
+        });
+        let number = self.number;
+        self.vote();
+        for (from, of, word) in std::mem::take(&mut self.early) {
+            if of == number {
+                self.handle(from, of, word);
+            }
+        }
+    }
+
+    /// Votes, with the leader that there is.
+    fn vote(&mut self) {
+        let leader = self.leader();
+        let Some(now) = &mut self.now else { return };
+        now.round = now.round.max(leader);
+        let (own, accepted) = (now.own.clone(), now.accepted.clone());
+        if leader == self.me {
+            now.votes[leader as usize] = Some((own, accepted));
+            self.lead();
+        } else {
+            self.send(leader, Word::Vote(own, accepted));
+        }
+    }
+
+    /// What the leader does that has heard something.
+    fn lead(&mut self) {
+        if self.leader() != self.me {
+            return;
+        }
+        let others = self.others();
+        let Some(now) = &mut self.now else { return };
+        if now.proposed.is_none() {
+            if others.iter().any(|one| now.votes[*one as usize].is_none()) {
+                return;
+            }
+            let decision = decide(&now.votes, &self.dead, now.own.context);
+            let mut accepts = Members::none(self.size);
+            accepts.insert(self.me);
+            now.round = self.me;
+            now.accepted = Some((self.me, decision.clone()));
+            now.proposed = Some((decision.clone(), accepts));
+            for member in &others {
+                self.send(*member, Word::Propose(decision.clone()));
+            }
+        }
+        if let Some((decision, accepts)) = self.now.as_ref().and_then(|now| now.proposed.as_ref())
+            && others.iter().all(|member| accepts.contains(*member))
+        {
+            let decision = decision.clone();
+            self.end(decision);
+        }
+    }
+
+    /// A word about the agreement that is under way.
+    fn take(&mut self, from: u32, word: Word) {
+        let Some(now) = &mut self.now else { return };
+        match word {
+            Word::Vote(vote, accepted) => {
+                now.votes[from as usize] = Some((vote, accepted));
+                self.lead();
+            }
+            Word::Propose(_) if from < now.round => (),
+            Word::Propose(decision) => {
+                now.round = from;
+                now.accepted = Some((from, decision));
+                self.send(from, Word::Accept);
+            }
+            Word::Accept => {
+                if let Some((_, accepts)) = &mut now.proposed {
+                    accepts.insert(from);
+                }
+                self.lead();
+            }
+            Word::Decide(decision) => self.end(decision),
+        }
+    }
+
+    /// A word about the last agreement, which is over here.
+    fn answer(&mut self, from: u32, number: u32, word: &Word) {
+        let answer = match (word, &self.last) {
+            (Word::Vote(..), Some(decision)) => Word::Decide(decision.clone()),
+            (Word::Propose(_), _) => Word::Accept,
+            _ => return,
+        };
+        self.out.push_back((from, number, answer));
+    }
+
+    /// It is decided.
+    fn end(&mut self, decision: Decision) {
+        let Some(now) = self.now.take() else { return };
+        let number = self.number;
+        self.number = number.wrapping_add(1);
+        self.last = Some(decision.clone());
+        self.over.push_back((number, decision.clone()));
+        if self.leader() == self.me {
+            self.tell_all();
+        } else {
+            // Those who know already that this one is the leader.
+            for (voter, vote) in (0..).zip(&now.votes) {
+                if vote.is_some() && voter != self.me {
+                    let word = Word::Decide(decision.clone());
+                    self.out.push_back((voter, number, word));
+                }
+            }
+        }
+        self.start_next();
+    }
+
+    /// There is a new leader: it gets the last decision, or all others have it from this one.
+    fn pass_on(&mut self) {
+        let leader = self.leader();
+        if leader == self.me {
+            self.tell_all();
+        } else if let Some(decision) = &self.last {
+            let word = Word::Decide(decision.clone());
+            self.out
+                .push_back((leader, self.number.wrapping_sub(1), word));
+        }
+    }
+
+    fn tell_all(&mut self) {
+        let Some(decision) = self.last.clone() else {
+            return;
+        };
+        let number = self.number.wrapping_sub(1);
+        for member in self.others() {
+            let word = Word::Decide(decision.clone());
+            self.out.push_back((member, number, word));
+        }
+    }
+}
+
+/// Words of one member about an agreement that has not begun here, at most: a vote for each leader
+/// that it has seen, and a decision.
+const EARLY: usize = 4;
+
+/// The decision that was accepted last, if one was; else what the votes come to.
+fn decide(
+    votes: &[Option<(Vote, Option<(u32, Decision)>)>],
+    dead: &Members,
+    context: u64,
+) -> Decision {
+    let all = || votes.iter().flatten();
+    let accepted = all().filter_map(|(_, accepted)| accepted.as_ref());
+    if let Some((_, decision)) = accepted.max_by_key(|(round, _)| *round) {
+        return decision.clone();
+    }
+    let (mut flags, mut failed) = ([u32::MAX; 2], dead.clone());
+    for (vote, _) in all() {
+        flags[0] &= vote.flags[0];
+        flags[1] &= vote.flags[1];
+        failed.add(&vote.failed);
+    }
+    for (member, vote) in (0..).zip(votes) {
+        if vote.is_none() {
+            failed.insert(member);
+        }
+    }
+    Decision {
+        flags,
+        is_acked: all().all(|(vote, _)| vote.acked.contains_all(&failed)),
+        failed,
+        context,
+    }
+}
+
+#[cfg(test)]
+mod tests;
