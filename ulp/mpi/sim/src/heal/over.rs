@@ -116,8 +116,10 @@ impl World {
         Ok(())
     }
 
-    /// Whether the log waits for acknowledgements at the end of a program.
+    /// Whether the end of a program waits for this peer: for acknowledgements, or for what is to
+    /// land here.
     pub fn waits_to_leave(&self, me: usize, peer: usize) -> bool {
-        self.ranks[me].is_closing && self.ranks[me].links[peer].log.bytes() > 0
+        let link = &self.ranks[me].links[peer];
+        self.ranks[me].is_closing && (link.log.bytes() > 0 || !link.lane.landing.is_empty())
     }
 }
