@@ -1,26 +1,29 @@
 //! The launcher as its users meet it: statuses, environment, scripts, and what is said when
 //! something is missing. The library directory holds an empty file: no program here opens it.
 
+use ferriband_testkit::Scratch;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A directory of its own for each test, removed at the end.
-struct Scratch(PathBuf);
+/// A directory of its own for each test, with what is taken for our library; its name has blanks.
+struct Directory(Scratch);
 
-impl Scratch {
+impl Directory {
     fn new(name: &str) -> Self {
-        let dir =
-            std::env::temp_dir().join(format!("ferriband test {} {name}", std::process::id()));
-        fs::create_dir_all(&dir).expect("the temporary directory is writable");
-        fs::write(dir.join("libibverbs.so.1"), "").expect("writable");
-        Scratch(dir)
+        let scratch = Scratch::directory(&format!("test of {name}"));
+        fs::write(scratch.path().join("libibverbs.so.1"), "").expect("writable");
+        Directory(scratch)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.path().join(name);
         fs::write(&path, text).expect("writable");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
         path
@@ -30,19 +33,13 @@ impl Scratch {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ferriband"));
         command
             .args(arguments)
-            .env("FERRIBAND_LIB_DIR", &self.0)
+            .env("FERRIBAND_LIB_DIR", self.path())
             .env_remove("LD_LIBRARY_PATH");
         command
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
         self.ferriband(arguments).output().expect("ferriband runs")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -56,7 +53,7 @@ fn shown(path: &Path) -> &str {
 
 #[test]
 fn status_and_signal_are_the_programs_own() {
-    let scratch = Scratch::new("status");
+    let scratch = Directory::new("status");
     assert_eq!(
         scratch
             .run(&["run", "--", "sh", "-c", "exit 7"])
@@ -70,7 +67,7 @@ fn status_and_signal_are_the_programs_own() {
 
 #[test]
 fn the_program_takes_the_place_of_the_launcher() {
-    let scratch = Scratch::new("pid");
+    let scratch = Directory::new("pid");
     let child = scratch
         .ferriband(&["run", "--", "sh", "-c", "echo $$"])
         .stdout(std::process::Stdio::piped())
@@ -83,7 +80,7 @@ fn the_program_takes_the_place_of_the_launcher() {
 
 #[test]
 fn our_libraries_come_first_and_the_users_path_stays() {
-    let scratch = Scratch::new("path");
+    let scratch = Directory::new("path");
     let output = scratch
         .ferriband(&["run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"])
         .env("LD_LIBRARY_PATH", "/users/own")
@@ -91,13 +88,13 @@ fn our_libraries_come_first_and_the_users_path_stays() {
         .expect("ferriband runs");
     assert_eq!(
         text(&output.stdout).trim(),
-        format!("{}:/users/own", scratch.0.display())
+        format!("{}:/users/own", scratch.path().display())
     );
 }
 
 #[test]
 fn a_shell_takes_the_settings_over() {
-    let scratch = Scratch::new("env");
+    let scratch = Directory::new("env");
     let script = format!(
         "eval \"$('{}' env)\" && printf %s \"$LD_LIBRARY_PATH\"",
         env!("CARGO_BIN_EXE_ferriband")
@@ -105,18 +102,21 @@ fn a_shell_takes_the_settings_over() {
     let output = Command::new("sh")
         .arg("-c")
         .arg(script)
-        .env("FERRIBAND_LIB_DIR", &scratch.0)
+        .env("FERRIBAND_LIB_DIR", scratch.path())
         .env_remove("LD_LIBRARY_PATH")
         .output();
-    assert_eq!(text(&output.expect("sh runs").stdout), shown(&scratch.0));
+    assert_eq!(
+        text(&output.expect("sh runs").stdout),
+        shown(scratch.path())
+    );
     let json: serde_json::Value =
         serde_json::from_slice(&scratch.run(&["env", "--json"]).stdout).expect("JSON");
-    assert_eq!(json["LD_LIBRARY_PATH"], shown(&scratch.0));
+    assert_eq!(json["LD_LIBRARY_PATH"], shown(scratch.path()));
 }
 
 #[test]
 fn scripts_run_with_and_without_a_first_line() {
-    let scratch = Scratch::new("scripts");
+    let scratch = Directory::new("scripts");
     let with = scratch.file("with", "#!/bin/sh\necho \"with $1\"\n", 0o755);
     let without = scratch.file("without", "echo \"without $1\"\n", 0o755);
     assert_eq!(
@@ -131,7 +131,7 @@ fn scripts_run_with_and_without_a_first_line() {
 
 #[test]
 fn what_cannot_be_run_is_explained() {
-    let scratch = Scratch::new("errors");
+    let scratch = Directory::new("errors");
     let plain = scratch.file("plain", "#!/bin/sh\n", 0o644);
     let stranded = scratch.file("stranded", "#!/no/such/interpreter\n", 0o755);
     let cases = [
@@ -153,8 +153,8 @@ fn what_cannot_be_run_is_explained() {
 
 #[test]
 fn a_missing_library_names_the_place_and_the_remedy() {
-    let scratch = Scratch::new("missing");
-    fs::remove_file(scratch.0.join("libibverbs.so.1")).expect("it was there");
+    let scratch = Directory::new("missing");
+    fs::remove_file(scratch.path().join("libibverbs.so.1")).expect("it was there");
     for arguments in [
         &["run", "true"][..],
         &["env"],
@@ -175,7 +175,7 @@ fn a_missing_library_names_the_place_and_the_remedy() {
 
 #[test]
 fn wrong_usage_ends_with_status_2() {
-    let scratch = Scratch::new("usage");
+    let scratch = Directory::new("usage");
     for arguments in [
         &["run"][..],
         &["perf", "--sizes", "8..2"],
@@ -195,8 +195,8 @@ fn wrong_usage_ends_with_status_2() {
 
 #[test]
 fn manual_pages_and_completions_name_the_subcommands() {
-    let scratch = Scratch::new("pages");
-    let out = scratch.0.join("man");
+    let scratch = Directory::new("pages");
+    let out = scratch.path().join("man");
     assert!(scratch.run(&["man", "--out", shown(&out)]).status.success());
     for page in ["ferriband.1", "ferriband-run.1", "ferriband-sdp-run.1"] {
         assert!(

@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering;
 
@@ -21,6 +20,7 @@ use common::namespace::{loopback_up, write};
 use common::party::*;
 use common::{eventually, process};
 use ferriband_hca::*;
+use ferriband_testkit::Scratch;
 use ferriband_transport::types::*;
 use ferriband_wire::pcap::{LinkType, PcapReader};
 use ferriband_wire::{NativePacket, Opcode, RocePacket};
@@ -161,26 +161,6 @@ fn rule(list: &serde_json::Value, at: usize) -> (u64, u64) {
     )
 }
 
-/// A file of its own, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let name = format!("ferriband-{}-{name}", std::process::id());
-        Scratch(std::env::temp_dir().join(name))
-    }
-
-    fn text(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// A dump that listens.
 struct Dump {
     child: Child,
@@ -238,14 +218,14 @@ on_packets!(
         let mut pair = here();
         // the program ran before the capture began
         write_and_see(&mut pair, 5000, 1);
-        let file = Scratch::new("whole.pcap");
+        let file = Scratch::file("whole.pcap");
         let dump = Dump::start(&["-w", file.text(), "--buffer", "32"]);
         let len = 1 << 20;
         write_and_see(&mut pair, len, 2);
         pair.exchange();
         let said = dump.stop();
         assert_eq!(lost(&said), 0, "{said}");
-        let bytes = std::fs::read(&file.0).unwrap();
+        let bytes = std::fs::read(file.path()).unwrap();
         let reader = PcapReader::new(&bytes).unwrap();
         assert_eq!(reader.link_type(), LinkType::Raw as u32);
         let (mut written, mut sent, mut acknowledged) = (BTreeSet::new(), 0, 0);
@@ -322,7 +302,7 @@ on_packets!(
     a_stopped_dump_costs_its_own_records_and_a_killed_one_leaves_nothing,
     {
         let mut pair = here();
-        let file = Scratch::new("stopped.pcapng");
+        let file = Scratch::file("stopped.pcapng");
         let dump = Dump::start(&["-w", file.text(), "--buffer", "1"]);
         dump.signal(libc::SIGSTOP);
         for round in 1..4 {
@@ -361,8 +341,8 @@ on_packets!(rules_meet_what_they_say_and_count_it, {
         "tx",
     ]);
     assert!(text.starts_with("rule 0: drop opcode="), "{text}");
-    let file = Scratch::new("fate.json");
-    let seen = std::fs::File::create(&file.0).unwrap();
+    let file = Scratch::file("fate.json");
+    let seen = std::fs::File::create(file.path()).unwrap();
     let mut dump = ferriband(&[
         "dump",
         "--json",
@@ -384,7 +364,7 @@ on_packets!(rules_meet_what_they_say_and_count_it, {
     });
     pair.exchange();
     assert!(dump.wait().unwrap().success());
-    let text = std::fs::read_to_string(&file.0).unwrap();
+    let text = std::fs::read_to_string(file.path()).unwrap();
     assert_eq!(text.matches("dropped by a fault").count(), 2, "{text}");
     assert_eq!(rule(&json(&["fault", "list", "--json"]), 0), (0, 2));
     // it is used up
@@ -726,7 +706,7 @@ fn queue_pairs_of_one_host_take_packets_while_somebody_wants_to_see_them() {
         || {
             let mut before = here();
             before.exchange();
-            let file = Scratch::new("wanted.pcapng");
+            let file = Scratch::file("wanted.pcapng");
             let dump = Dump::start(&["-w", file.text()]);
             let mut during = here();
             during.exchange();
@@ -796,7 +776,7 @@ fn a_program_brings_its_own_faults_along() {
 
 /// Packets of a classic capture file, each whole, with both checksums right.
 fn native_packets(file: &Scratch) -> Vec<(Opcode, u32, usize)> {
-    let bytes = std::fs::read(&file.0).unwrap();
+    let bytes = std::fs::read(file.path()).unwrap();
     let reader = PcapReader::new(&bytes).unwrap();
     assert_eq!(reader.link_type(), LinkType::Erf as u32);
     let packet = |bytes: &[u8]| {
@@ -813,7 +793,7 @@ fn queue_pairs_of_ferri0_take_packets_while_somebody_wants_to_see_them() {
     inside(name, NATIVE, None, || {
         let mut before = here();
         before.exchange();
-        let file = Scratch::new("native.pcap");
+        let file = Scratch::file("native.pcap");
         let dump = Dump::start(&["-w", file.text(), "--buffer", "32"]);
         let mut during = here();
         let len = 1 << 20;
@@ -861,7 +841,7 @@ fn wireshark_finds_nothing_wrong_with_packets_of_ferri0() {
     }
     inside(name, NATIVE, Some("packets"), || {
         let mut pair = here();
-        let file = Scratch::new("native.pcapng");
+        let file = Scratch::file("native.pcapng");
         let dump = Dump::start(&["-w", file.text(), "--buffer", "32"]);
         for len in [1, 100, 5000, 70_000] {
             write_and_see(&mut pair, len, 3);
@@ -918,7 +898,7 @@ fn rules_of_ferri0_meet_its_packets_alone() {
         done(&["fault", "clear", "all"]);
         // the next ones are on the direct wire again
         let mut after = here();
-        let file = Scratch::new("after.pcap");
+        let file = Scratch::file("after.pcap");
         let dump = Dump::start(&["-w", file.text(), "--leave-direct"]);
         after.exchange();
         assert!(dump.stop().contains("ferriband: 0 packets"));

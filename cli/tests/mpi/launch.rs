@@ -1,9 +1,9 @@
 //! What stands around a job: its programs and settings, what mpi-info says, and traces.
 
 use super::{FERRIBAND, Program, library_dir};
+use ferriband_testkit::Scratch;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 pub fn ferriband(arguments: &[&str]) -> Command {
@@ -28,40 +28,20 @@ pub fn complained(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A file of the test's own, gone with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let name = format!("mpi_{}.{name}", std::process::id());
-        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a path in ASCII")
-    }
-
-    fn json(&self) -> Value {
-        let text = std::fs::read_to_string(&self.0).expect("it was written");
-        serde_json::from_str(&text).expect("JSON")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn json_of(file: &Scratch) -> Value {
+    let text = std::fs::read_to_string(file.path()).expect("it was written");
+    serde_json::from_str(&text).expect("JSON")
 }
 
 #[test]
 fn a_job_may_have_several_programs() {
     let program = Program::new("launched");
     let path = program.0.to_str().expect("a path");
-    let report = Scratch::new("report.json");
+    let report = Scratch::file("report.json");
     let mut line = vec![
         "mpirun",
         "--report",
-        report.path(),
+        report.text(),
         "-np",
         "1",
         path,
@@ -82,7 +62,7 @@ fn a_job_may_have_several_programs() {
         "{}",
         complained(&output)
     );
-    let report = report.json();
+    let report = json_of(&report);
     assert_eq!(report["status"], 0);
     let ranks = report["ranks"].as_array().expect("ranks");
     assert_eq!(ranks.len(), 3);
@@ -143,14 +123,14 @@ fn settings_are_checked_before_a_rank_runs_and_shown_with_their_source() {
     );
     assert!(complained(&output).contains("rndv=push: it can be auto or get or put or send"));
     let hello = Program::new("hello");
-    let file = Scratch::new("mpi.conf");
+    let file = Scratch::file("mpi.conf");
     std::fs::write(
-        &file.0,
+        file.path(),
         "# for a test\neager = 4K\nopen_after = 3\nrndv = put\n",
     )
     .expect("written");
     let info = ferriband(&["mpi-info", "--set", "rndv=get", "--json"])
-        .env("FERRIBAND_MPI_SETTINGS", &file.0)
+        .env("FERRIBAND_MPI_SETTINGS", file.path())
         .env("FERRIBAND_MPI_OPEN_AFTER", "4")
         .env("FERRIBAND_MPI_OPEN_AFTERS", "4")
         .output()
@@ -223,11 +203,11 @@ fn directories_and_input_go_to_the_ranks_that_are_to_have_them() {
 
     // More than a pipe holds, so that it comes in pieces.
     let words = "what comes from outside\n".repeat(20_000);
-    let given = Scratch::new("input");
-    std::fs::write(&given.0, &words).expect("written");
+    let given = Scratch::file("input");
+    std::fs::write(given.path(), &words).expect("written");
     let reads = |who: &str| {
         let output = ferriband(&["mpirun", "-l", "--stdin", who, "-n", "3", "cat"])
-            .stdin(std::fs::File::open(&given.0).expect("it is there"))
+            .stdin(std::fs::File::open(given.path()).expect("it is there"))
             .output()
             .expect("ferriband runs");
         assert!(output.status.success(), "{}", complained(&output));
@@ -385,13 +365,13 @@ fn check_timeline(timeline: &Value) -> (HashMap<String, usize>, HashMap<String, 
 fn a_trace_shows_each_call_and_each_message_from_its_sender_to_its_receiver() {
     let program = Program::new("launched");
     let path = program.0.to_str().expect("a path");
-    let (json, html) = (Scratch::new("trace.json"), Scratch::new("trace.html"));
+    let (json, html) = (Scratch::file("trace.json"), Scratch::file("trace.html"));
     let mut line = vec![
         "trace",
         "-o",
-        json.path(),
+        json.text(),
         "--html",
-        html.path(),
+        html.text(),
         "--json",
         "--",
     ];
@@ -404,7 +384,7 @@ fn a_trace_shows_each_call_and_each_message_from_its_sender_to_its_receiver() {
         .expect("what the job said, then the report");
     assert_eq!(job, "launched: 3 ranks: ok");
     let report: Value = serde_json::from_str(report).expect("JSON");
-    let (names, arrows) = check_timeline(&json.json());
+    let (names, arrows) = check_timeline(&json_of(&json));
     assert_eq!(names["MPI_Init"], 3);
     assert_eq!(names["MPI_Finalize"], 3);
     assert_eq!(
@@ -431,7 +411,7 @@ fn a_trace_shows_each_call_and_each_message_from_its_sender_to_its_receiver() {
     assert!(
         quantiles.is_sorted() && quantiles[0] >= sends["minimum_ns"].as_u64().expect("a number")
     );
-    let page = std::fs::read_to_string(&html.0).expect("it was written");
+    let page = std::fs::read_to_string(html.path()).expect("it was written");
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("\"MPI_Sendrecv\""));
     assert!(!page.contains("http"), "it needs nothing else");
 }
@@ -440,11 +420,11 @@ fn a_trace_shows_each_call_and_each_message_from_its_sender_to_its_receiver() {
 fn a_trace_has_calls_that_may_be_made_at_any_time_and_the_one_that_it_begins_with() {
     let program = Program::new("traced");
     let path = program.0.to_str().expect("a path");
-    let json = Scratch::new("traced.json");
-    let line = ["trace", "-o", json.path(), "--", "mpirun", "-n", "2", path];
+    let json = Scratch::file("traced.json");
+    let line = ["trace", "-o", json.text(), "--", "mpirun", "-n", "2", path];
     let output = run(&line);
     assert!(output.status.success(), "{}", complained(&output));
-    let (names, _) = check_timeline(&json.json());
+    let (names, _) = check_timeline(&json_of(&json));
     for name in [
         "MPI_Session_init",
         "MPI_Init",
@@ -466,13 +446,13 @@ fn barriers_go_by_the_algorithm_that_is_chosen() {
     let program = Program::new("barriers");
     let path = program.0.to_str().expect("a path");
     let messages = |how: &str| {
-        let json = Scratch::new("barriers.json");
+        let json = Scratch::file("barriers.json");
         let setting = format!("coll=barrier={how}");
         let mpirun = ["mpirun", "-n", "4", "--set", &setting, path];
-        let line = [&["trace", "-o", json.path(), "--"], &mpirun[..]].concat();
+        let line = [&["trace", "-o", json.text(), "--"], &mpirun[..]].concat();
         let output = run(&line);
         assert!(output.status.success(), "{}", complained(&output));
-        let (names, arrows) = check_timeline(&json.json());
+        let (names, arrows) = check_timeline(&json_of(&json));
         assert_eq!(names["MPI_Barrier"], 40);
         arrows.into_values().sum::<usize>()
     };
@@ -485,19 +465,17 @@ fn barriers_go_by_the_algorithm_that_is_chosen() {
 fn a_killed_rank_leaves_its_part_of_the_trace() {
     let program = Program::new("launched");
     let path = program.0.to_str().expect("a path");
-    let json = Scratch::new("killed.json");
-    let scratch =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace.{}", std::process::id()));
-    std::fs::create_dir_all(&scratch).expect("a directory");
-    let mut line = vec!["trace", "-o", json.path(), "--"];
+    let json = Scratch::file("killed.json");
+    let scratch = Scratch::directory("trace");
+    let mut line = vec!["trace", "-o", json.text(), "--"];
     line.extend(["mpirun", "-n", "3", path, "kill"]);
     let output = ferriband(&line)
-        .env("TMPDIR", &scratch)
+        .env("TMPDIR", scratch.path())
         .output()
         .expect("it runs");
-    std::fs::remove_dir(&scratch).expect("the ranks' files are gone");
+    std::fs::remove_dir(scratch.path()).expect("the ranks' files are gone");
     assert_eq!(output.status.code(), Some(137), "{}", complained(&output));
-    let timeline = json.json();
+    let timeline = json_of(&json);
     let (names, _) = check_timeline(&timeline);
     assert_eq!(names["MPI_Sendrecv"], 18, "all three had come so far");
     assert_eq!(names.get("MPI_Finalize"), None);
@@ -508,7 +486,7 @@ fn a_killed_rank_leaves_its_part_of_the_trace() {
         .collect();
     assert_eq!(ranks.len(), 3);
     // A ring that is too short keeps the latest.
-    let mut line = vec!["trace", "-o", json.path(), "--events", "20", "--", "mpirun"];
+    let mut line = vec!["trace", "-o", json.text(), "--events", "20", "--", "mpirun"];
     line.extend(["-n", "2", path]);
     let output = run(&line);
     assert!(
@@ -516,7 +494,7 @@ fn a_killed_rank_leaves_its_part_of_the_trace() {
         "{}",
         said(&output)
     );
-    let names = names_of(&json.json());
+    let names = names_of(&json_of(&json));
     assert!(names.contains_key("MPI_Finalize"), "{names:?}");
 }
 
@@ -534,11 +512,11 @@ fn names_of(timeline: &Value) -> HashMap<String, usize> {
 
 #[test]
 fn a_program_without_our_mpi_has_no_trace() {
-    let json = Scratch::new("none.json");
+    let json = Scratch::file("none.json");
     let output = run(&[
         "trace",
         "-o",
-        json.path(),
+        json.text(),
         "--",
         "mpirun",
         "-n",
@@ -556,7 +534,7 @@ fn a_program_without_our_mpi_has_no_trace() {
         "--merge",
         env!("CARGO_MANIFEST_DIR"),
         "-o",
-        json.path(),
+        json.text(),
     ]);
     assert!(
         said(&elsewhere).contains("0 processes, 0 calls"),

@@ -15,8 +15,8 @@ macro_rules! on_packets {
 
 /// A file of a plan.
 fn plan(name: &str, text: &str) -> Scratch {
-    let file = Scratch::new(name);
-    std::fs::write(&file.0, text).unwrap();
+    let file = Scratch::file(name);
+    std::fs::write(file.path(), text).unwrap();
     file
 }
 

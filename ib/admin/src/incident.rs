@@ -122,23 +122,7 @@ pub fn read(directory: &Path) -> io::Result<(Vec<Incident>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path =
-                std::env::temp_dir().join(format!("ferriband-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&path).unwrap();
-            Scratch(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
+    use ferriband_testkit::Scratch;
 
     fn incident(number: u64) -> Incident {
         Incident {
@@ -156,8 +140,8 @@ mod tests {
 
     #[test]
     fn incidents_are_read_as_they_were_written() {
-        let scratch = Scratch::new("incidents");
-        let directory = scratch.0.join("state/ferriband");
+        let scratch = Scratch::directory("incidents");
+        let directory = scratch.path().join("state/ferriband");
         let mut refused = incident(2);
         refused.event = Event::ConnectionFailed(ConnectionFailure {
             outcome: "rejected".into(),
@@ -171,9 +155,9 @@ mod tests {
 
     #[test]
     fn lines_that_are_no_incidents_are_passed_over() {
-        let directory = Scratch::new("broken");
-        std::fs::write(directory.0.join("incidents"), "{}\nnonsense\n\n").unwrap();
-        append(&directory.0, &incident(3)).unwrap();
-        assert_eq!(read(&directory.0).unwrap(), (vec![incident(3)], 2));
+        let directory = Scratch::directory("broken");
+        std::fs::write(directory.path().join("incidents"), "{}\nnonsense\n\n").unwrap();
+        append(directory.path(), &incident(3)).unwrap();
+        assert_eq!(read(directory.path()).unwrap(), (vec![incident(3)], 2));
     }
 }

@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use common::party::*;
 use common::process;
 use ferriband_admin::{Event, Incident, PeerState, RequestFailure, incident};
 use ferriband_hca::devices;
+use ferriband_testkit::Scratch;
 use ferriband_transport::types::*;
 
 const INSIDE: &str = "FERRIBAND_INCIDENTS_TEST";
@@ -20,27 +20,6 @@ const HOME: &str = "XDG_STATE_HOME";
 #[test]
 fn child_entry() {
     process::run_role(&[("obey", obey)]);
-}
-
-/// A directory that is removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ferriband-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
-    }
-
-    fn text(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Runs the body of the test `name` in a process of its own with `home` for its state, on the direct wire.
@@ -129,7 +108,7 @@ fn peer_is_killed() -> RequestFailure {
 
 #[test]
 fn a_peer_that_died_is_named_on_the_direct_wire() {
-    let home = Scratch::new("dead-direct");
+    let home = Scratch::directory("dead-direct");
     run_direct(
         "a_peer_that_died_is_named_on_the_direct_wire",
         home.text(),
@@ -143,7 +122,7 @@ fn a_peer_that_died_is_named_on_the_direct_wire() {
 
 #[test]
 fn a_peer_that_died_is_explained_on_packets() {
-    let home = Scratch::new("dead-packets");
+    let home = Scratch::directory("dead-packets");
     common::namespace::run_on_packets(
         "a_peer_that_died_is_explained_on_packets",
         &[(HOME, home.text())],
@@ -178,7 +157,7 @@ fn a_peer_that_died_is_explained_on_packets() {
 
 #[test]
 fn a_peer_without_receives_is_written_down_with_status_13() {
-    let home = Scratch::new("not-ready");
+    let home = Scratch::directory("not-ready");
     common::namespace::run_on_packets(
         "a_peer_without_receives_is_written_down_with_status_13",
         &[(HOME, home.text())],
@@ -206,8 +185,8 @@ fn a_peer_without_receives_is_written_down_with_status_13() {
 #[test]
 fn a_home_that_cannot_be_written_hurts_nobody() {
     // a file where the directory should be
-    let home = Scratch::new("no-home");
-    let file = home.0.join("file");
+    let home = Scratch::directory("no-home");
+    let file = home.path().join("file");
     std::fs::write(&file, "").unwrap();
     run_direct(
         "a_home_that_cannot_be_written_hurts_nobody",

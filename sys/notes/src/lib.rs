@@ -181,30 +181,14 @@ pub fn read(directory: &Path, name: &str) -> io::Result<Vec<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferriband_testkit::Scratch;
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path =
-                std::env::temp_dir().join(format!("ferriband-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&path).unwrap();
-            Scratch(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn lines_are_read_as_they_were_written_by_their_owner_alone() {
-        let scratch = Scratch::new("notes");
-        let directory = scratch.0.join("state/ferriband");
+        let scratch = Scratch::directory("notes");
+        let directory = scratch.path().join("state/ferriband");
         append(&directory, "of", b"one").unwrap();
         append(&directory, "of", b"two words").unwrap();
         append(&directory, "of", b"two\nlines").unwrap_err();
@@ -221,29 +205,34 @@ mod tests {
 
     #[test]
     fn the_newest_are_kept_within_two_files_of_bounded_size() {
-        let directory = Scratch::new("rotated-notes");
+        let directory = Scratch::directory("rotated-notes");
         let line = |number: u64| format!("{number:0200}").into_bytes();
         let count = 4 * FILE_BYTES / 201;
         for number in 0..count {
-            append(&directory.0, "of", &line(number)).unwrap();
+            append(directory.path(), "of", &line(number)).unwrap();
         }
-        let kept = read(&directory.0, "of").unwrap();
+        let kept = read(directory.path(), "of").unwrap();
         let first = count - kept.len() as u64;
         let expected: Vec<_> = (first..count).map(line).collect();
         assert_eq!(kept, expected);
         assert!(kept.len() as u64 * 201 > FILE_BYTES);
         for name in ["of", "of.old"] {
-            assert!(std::fs::metadata(directory.0.join(name)).unwrap().len() <= FILE_BYTES);
+            assert!(
+                std::fs::metadata(directory.path().join(name))
+                    .unwrap()
+                    .len()
+                    <= FILE_BYTES
+            );
         }
     }
 
     #[test]
     fn a_link_or_a_pipe_in_the_place_of_the_file_is_refused() {
-        let directory = Scratch::new("linked-notes");
-        let elsewhere = directory.0.join("elsewhere");
+        let directory = Scratch::directory("linked-notes");
+        let elsewhere = directory.path().join("elsewhere");
         std::fs::write(&elsewhere, "").unwrap();
-        std::os::unix::fs::symlink(&elsewhere, directory.0.join("of")).unwrap();
-        append(&directory.0, "of", b"one").unwrap_err();
+        std::os::unix::fs::symlink(&elsewhere, directory.path().join("of")).unwrap();
+        append(directory.path(), "of", b"one").unwrap_err();
         assert_eq!(std::fs::read(&elsewhere).unwrap(), b"");
         append(Path::new("/proc/self/nowhere"), "of", b"one").unwrap_err();
     }

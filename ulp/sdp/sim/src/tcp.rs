@@ -22,6 +22,8 @@ struct Direction {
     flight: VecDeque<Tag>,
     /// At the receiver, and not acknowledged.
     unacknowledged: u64,
+    /// Lost with the connection, and never acknowledged: SIOCOUTQ counts them on, as Linux does.
+    refused: u64,
     queue: VecDeque<Tag>,
     sent: u64,
     taken: u64,
@@ -30,6 +32,14 @@ struct Direction {
     /// The sender's end is behind what is in flight.
     ends: bool,
     ended: bool,
+}
+
+impl Direction {
+    /// What is in flight comes to nobody.
+    fn refuse(&mut self) {
+        self.refused += self.flight.len() as u64;
+        self.flight.clear();
+    }
 }
 
 #[derive(Default)]
@@ -80,7 +90,8 @@ impl Tcp {
 
     pub fn send_queue(&self, side: usize) -> (u64, u64) {
         let out = &self.directions[side];
-        (out.flight.len() as u64 + out.unacknowledged, out.send_limit)
+        let held = out.flight.len() as u64 + out.unacknowledged + out.refused;
+        (held, out.send_limit)
     }
 
     /// As send(2) of a socket that does not wait.
@@ -242,7 +253,7 @@ impl Tcp {
             return Some(Event::In(receiver));
         }
         if self.sockets[receiver].closed {
-            here.flight.clear();
+            here.refuse();
             self.reset(rng, receiver);
             return Some(Event::Refused(receiver));
         }
@@ -264,7 +275,7 @@ impl Tcp {
         };
         socket.error = Some(error);
         let out = &mut self.directions[side];
-        out.flight.clear();
-        out.unacknowledged = 0;
+        out.refused += std::mem::take(&mut out.unacknowledged);
+        out.refuse();
     }
 }
