@@ -205,7 +205,10 @@ pub fn buffers(options: &Options, progress: &Progress) -> Result<Data, Failure> 
     for run in 1..=options.runs {
         for ranks in TABLE_RANKS {
             for (side, setting) in [("reliable", "acks=1"), ("normal", "acks=0")] {
-                progress.step(&format!("run {run}/{}: {ranks} ranks, {side}", options.runs));
+                progress.step(&format!(
+                    "run {run}/{}: {ranks} ranks, {side}",
+                    options.runs
+                ));
                 for name in names {
                     let mut words = kernel_words("buffers", options, 1);
                     words.push((*name).to_owned());
