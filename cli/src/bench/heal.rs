@@ -1,7 +1,7 @@
 //! `ferriband-dev bench --heal`: what connections that heal cost while nothing fails, and how long
 //! it takes when something does, each beside its floor in the same run.
 //!
-//! Owns: the targets, which are those of the table of docs/heals.md. Two hosts are network
+//! Owns: the targets, which docs/repro-003.md names. Two hosts are network
 //! namespaces joined by a veth pair. The programs are those of `ferriband repro 003`, which runs the
 //! paper's own experiments. Must not know: how figures are judged.
 
@@ -229,27 +229,27 @@ const TARGETS: [Row; 25] = [
         Demand::Limit(FIRST_P99_NS),
     ),
     flaps!(
-        "link down for 1 ms here: first message behind the first datagram, p99",
+        "link down for 1 ms here: first message behind datagrams both ways, p99",
         End::Here,
         1
     ),
     flaps!(
-        "link down for 1 ms there: first message behind the first datagram, p99",
+        "link down for 1 ms there: first message behind datagrams both ways, p99",
         End::There,
         1
     ),
     flaps!(
-        "link down for 100 ms here: first message behind the first datagram, p99",
+        "link down for 100 ms here: first message behind datagrams both ways, p99",
         End::Here,
         100
     ),
     flaps!(
-        "link down for 1 s here: first message behind the first datagram, p99",
+        "link down for 1 s here: first message behind datagrams both ways, p99",
         End::Here,
         1000
     ),
     flaps!(
-        "link down for 1 s there: first message behind the first datagram, p99",
+        "link down for 1 s there: first message behind datagrams both ways, p99",
         End::There,
         1000
     ),

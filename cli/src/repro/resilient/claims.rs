@@ -117,7 +117,7 @@ pub const RECOVERY: &[Claim] = &[
             for end in ["here", "there"] {
                 let p99 = data.at(&format!("us link {end}: message"), 99)?;
                 worst = worst.max(p99);
-                words.push(format!("{end} p99 {p99:.0} us behind the first datagram"));
+                words.push(format!("{end} p99 {p99:.0} us behind datagrams both ways"));
             }
             verdict(worst < SECONDS_US, words.join("; "))
         },

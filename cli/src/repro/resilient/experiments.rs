@@ -196,7 +196,8 @@ pub fn buffers_steps(options: &Options) -> u64 {
     u64::from(options.runs) * 2 * TABLE_RANKS.len() as u64
 }
 
-/// Table I: all peers by verbs, those of the same host, too.
+/// Table I: all peers by verbs, those of the same host, too. Each kernel is a job of its own, for
+/// what one has made stays.
 pub fn buffers(options: &Options, progress: &Progress) -> Result<Data, Failure> {
     let jobs = jobs(options)?;
     let (kernels, names) = built(&jobs, options)?;
@@ -208,15 +209,15 @@ pub fn buffers(options: &Options, progress: &Progress) -> Result<Data, Failure> 
                     "run {run}/{}: {ranks} ranks, {side}",
                     options.runs
                 ));
-                let found = jobs.run_kernels(
-                    &kernels,
-                    &Job {
+                for name in names {
+                    let mut words = kernel_words("buffers", options, 1);
+                    words.push((*name).to_owned());
+                    let job = Job {
                         ranks,
                         settings: &[setting],
-                        words: kernel_words("buffers", options, 3),
-                    },
-                )?;
-                for name in names {
+                        words,
+                    };
+                    let found = jobs.run_kernels(&kernels, &job)?;
                     let bytes = of(&found, name, ranks.into())?;
                     samples.add(&format!("{name} {side}"), ranks.into(), bytes / 1e6);
                 }

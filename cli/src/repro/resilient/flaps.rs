@@ -1,4 +1,5 @@
-//! Links that go down and come back under a job, with a datagram and a TCP connection beside it.
+//! Links that go down and come back under a job, with datagrams both ways and a TCP connection
+//! beside it.
 //!
 //! Owns: what is done to the interface and when, and what came when. Times are of the clock that all
 //! processes of this machine share. Must not know: what is made of the figures.
@@ -49,11 +50,12 @@ pub struct Flaps {
 /// What came after a link was up again, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Return {
-    /// The first datagram behind the link's return.
+    /// From the link's return until a datagram has come each way: each host's kernel has to learn
+    /// the other's address anew, and asks once a second.
     pub datagram: f64,
-    /// The first message of MPI behind that datagram; 0: it came before.
+    /// The first message of MPI behind these datagrams; 0: it came before.
     pub message: f64,
-    /// The first byte by TCP behind that datagram; None: none came until the next flap.
+    /// The first byte by TCP behind these datagrams, 0: before; None: none came until the next flap.
     pub tcp: Option<f64>,
 }
 
@@ -80,10 +82,11 @@ pub fn run(jobs: &Jobs<'_>, hosts: &TwoHosts, flaps: Flaps) -> Result<Vec<Return
     let path = jobs.path("arrivals");
     let _ = fs::remove_file(&path);
     let is_over = AtomicBool::new(false);
-    let (ran, ups, datagrams, bytes) = thread::scope(|scope| {
+    let (ran, ups, forth, back, bytes) = thread::scope(|scope| {
         let (is_over, path) = (&is_over, path.as_path());
         let flapping = scope.spawn(move || flap(hosts, flaps, path, is_over));
-        let probe = scope.spawn(move || datagrams(hosts, is_over));
+        let forth = scope.spawn(move || datagrams([&hosts.first, &hosts.second], is_over));
+        let back = scope.spawn(move || datagrams([&hosts.second, &hosts.first], is_over));
         let stream = scope.spawn(move || segments(hosts, is_over));
         let ran = jobs.run(&Job {
             ranks: 2,
@@ -95,14 +98,17 @@ pub fn run(jobs: &Jobs<'_>, hosts: &TwoHosts, flaps: Flaps) -> Result<Vec<Return
             ],
         });
         is_over.store(true, Ordering::Release);
-        (ran, joined(flapping), joined(probe), joined(stream))
+        let (forth, back) = (joined(forth), joined(back));
+        (ran, joined(flapping), forth, back, joined(stream))
     });
     ran?;
     let fail = |error: io::Error| Failure::new(format!("beside a job: {error}"));
-    let (ups, datagrams) = (ups.map_err(fail)?, datagrams.map_err(fail)?);
-    let bytes = bytes.map_err(fail)?;
-    let messages = read(&path)?;
-    returns(&ups, [&datagrams, &messages, &bytes])
+    let seen = Seen {
+        datagrams: [forth.map_err(fail)?, back.map_err(fail)?],
+        messages: read(&path)?,
+        bytes: bytes.map_err(fail)?,
+    };
+    seen.returns(&ups.map_err(fail)?)
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
@@ -110,27 +116,39 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<
     ended.unwrap_or_else(|_| Err(io::Error::other("a thread has failed")))
 }
 
-/// What came first behind each return of the link.
-fn returns(ups: &[i64], arrivals: [&Arrivals; 3]) -> Result<Vec<Return>, Failure> {
-    let first = |of: &Arrivals, behind: i64| {
-        let at = of.partition_point(|at| *at < behind);
-        of.get(at).copied()
-    };
-    let [datagrams, messages, bytes] = arrivals;
-    let each = ups.iter().enumerate().map(|(index, &up)| {
-        let lost = |what: &str| Failure::new(format!("{what} came behind flap {}", index + 1));
-        let datagram = first(datagrams, up).ok_or_else(|| lost("no datagram"))?;
-        let message = first(messages, up).ok_or_else(|| lost("no message"))?;
-        let next = ups.get(index + 1).copied().unwrap_or(i64::MAX);
-        let tcp = first(bytes, up).filter(|at| *at < next);
-        let behind = |at: i64| (at - datagram).max(0) as f64;
-        Ok(Return {
-            datagram: (datagram - up) as f64,
-            message: behind(message),
-            tcp: tcp.map(behind),
-        })
-    });
-    each.collect()
+/// What has come.
+struct Seen {
+    /// Forth and back.
+    datagrams: [Arrivals; 2],
+    messages: Arrivals,
+    bytes: Arrivals,
+}
+
+impl Seen {
+    /// What came first behind each return of the link.
+    fn returns(&self, ups: &[i64]) -> Result<Vec<Return>, Failure> {
+        let each = ups.iter().enumerate().map(|(index, &up)| {
+            let lost =
+                |what: &str| Failure::new(format!("no {what} came behind flap {}", index + 1));
+            let [forth, back] = self.datagrams.each_ref().map(|way| first(way, up));
+            let both = forth.zip(back).map(|(forth, back)| forth.max(back));
+            let datagram = both.ok_or_else(|| lost("datagram"))?;
+            let message = first(&self.messages, up).ok_or_else(|| lost("message"))?;
+            let next = ups.get(index + 1).copied().unwrap_or(i64::MAX);
+            let tcp = first(&self.bytes, up).filter(|at| *at < next);
+            let behind = |at: i64| (at - datagram).max(0) as f64;
+            Ok(Return {
+                datagram: (datagram - up) as f64,
+                message: behind(message),
+                tcp: tcp.map(behind),
+            })
+        });
+        each.collect()
+    }
+}
+
+fn first(of: &Arrivals, behind: i64) -> Option<i64> {
+    of.get(of.partition_point(|at| *at < behind)).copied()
 }
 
 fn now() -> i64 {
@@ -173,19 +191,19 @@ fn any_port(host: &Host) -> SocketAddr {
     SocketAddr::from((host.address, 0))
 }
 
-/// Datagrams from the first host to the second: when each came.
-fn datagrams(hosts: &TwoHosts, is_over: &AtomicBool) -> io::Result<Arrivals> {
-    hosts.second.enter()?;
-    let taker = UdpSocket::bind(any_port(&hosts.second))?;
+/// Datagrams from one host to another: when each came.
+fn datagrams([from, to]: [&Host; 2], is_over: &AtomicBool) -> io::Result<Arrivals> {
+    to.enter()?;
+    let taker = UdpSocket::bind(any_port(to))?;
     taker.set_read_timeout(Some(LOOK_EVERY))?;
-    let to = taker.local_addr()?;
+    let address = taker.local_addr()?;
     thread::scope(|scope| {
         let sender = scope.spawn(move || {
-            hosts.first.enter()?;
-            let socket = UdpSocket::bind(any_port(&hosts.first))?;
+            from.enter()?;
+            let socket = UdpSocket::bind(any_port(from))?;
             while !is_over.load(Ordering::Acquire) {
                 // while the link is down there is no way
-                let _ = socket.send_to(&[0; 8], to);
+                let _ = socket.send_to(&[0; 8], address);
                 thread::sleep(DATAGRAM_EVERY);
             }
             Ok(())
@@ -260,16 +278,18 @@ mod tests {
     #[test]
     fn what_comes_first_behind_a_return_counts() {
         let ups = [100, 1000];
-        let datagrams = vec![50, 120, 130, 1010];
-        let messages = vec![60, 150, 900, 1005];
-        let bytes = vec![90, 1200];
-        let found = returns(&ups, [&datagrams, &messages, &bytes]).expect("all came");
+        let mut seen = Seen {
+            datagrams: [vec![50, 115, 130, 1010], vec![120, 1002]],
+            messages: vec![60, 150, 900, 1005],
+            bytes: vec![90, 1200],
+        };
+        let found = seen.returns(&ups).expect("all came");
         assert_eq!((found[0].datagram, found[0].message), (20.0, 30.0));
         // TCP was silent until the next flap
         assert_eq!((found[0].tcp, found[1].tcp), (None, Some(190.0)));
         assert_eq!(found[1].message, 0.0, "it came before the datagram");
-        let lost = returns(&ups, [&datagrams, &vec![60, 150], &bytes]);
-        let said = lost.expect_err("no message").to_string();
+        seen.messages = vec![60, 150];
+        let said = seen.returns(&ups).expect_err("no message").to_string();
         assert!(said.contains("no message came behind flap 2"), "{said}");
     }
 }

@@ -5,10 +5,11 @@
  * the ranks begin in.
  *
  * usage: kernels times REPETITIONS KEYS
- *        kernels buffers REPETITIONS KEYS
+ *        kernels buffers REPETITIONS KEYS KERNEL
  *
  * `times` says seconds of a kernel without and with acknowledgements, in turns. `buffers` says the
- * bytes that messages were buffered in at the most, as a mean of all ranks.
+ * bytes that messages of one kernel were buffered in at the most, as a mean of all ranks: what an earlier
+ * one has made would stay.
  */
 #ifdef HPCC
 #include <hpcc.h>
@@ -196,17 +197,18 @@ static void times(void)
 {
 	int most_pairs = segments;
 	for (int kernel = 0; kernel < KERNELS; kernel++) {
-		segments = pairs_of(kernel, most_pairs, 5);
+		segments = pairs_of(kernel, most_pairs, 3);
 		tell(kernels[kernel].name, size);
 	}
 }
 
-static void memory(void)
+static void memory(const char *name)
 {
 	is_watched = 1;
 	for (int kernel = 0; kernel < KERNELS; kernel++) {
 		double sum;
-		most = 0;
+		if (strcmp(kernels[kernel].name, name) != 0)
+			continue;
 		for (int i = 0; i < segments; i++)
 			kernels[kernel].run();
 		double seen = buffers();
@@ -228,8 +230,8 @@ int main(int argc, char **argv)
 #endif
 	if (strcmp(argv[1], "times") == 0)
 		times();
-	else if (strcmp(argv[1], "buffers") == 0)
-		memory();
+	else if (strcmp(argv[1], "buffers") == 0 && argc > 4)
+		memory(argv[4]);
 	else
 		MPI_Abort(MPI_COMM_WORLD, 2);
 #ifdef HPCC
