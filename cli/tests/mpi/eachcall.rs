@@ -30,10 +30,10 @@ const MORE: usize = 12;
 /// So many calls of a function fail in each way, and those behind them in one way each, in turn: there
 /// are hundreds of posts.
 const IN_EACH_WAY: u64 = 16;
-/// Jobs that run at a time: most of those that fail wait for one of their ranks.
+/// Jobs that run at a time: many of those that fail wait for one of their ranks.
 const PARALLEL: usize = 4;
 /// Seconds after which a job hangs. It takes a tenth of a second, and half a second more where one
-/// rank waits for what the other says.
+/// rank waits for what the other says and that has ended.
 const PATIENCE: &str = "60";
 /// The call that fails is one of those that make a connection anew: this has broken it before.
 const BROKEN: &str = "completion:20:13";

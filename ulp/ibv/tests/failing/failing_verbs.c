@@ -191,19 +191,28 @@ static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
     return real_ops(srq->context)->post_srq_recv(srq, wr, bad);
 }
 
-/* Queue pairs, for completions that fail: whether one of its sends has, and one of its receives. */
+/* Queue pairs, for completions that fail: whether one of its sends has, and one of its receives.
+ * Those of the connection manager are not among them. */
 enum { MOST_QPS = 4096 };
 static struct known {
     struct ibv_qp *_Atomic qp;
     atomic_int has_failed[2];
 } known[MOST_QPS];
+/* Of all of them. */
+static atomic_int has_any_failed;
 
 static struct known *known_qp(struct ibv_qp *qp)
 {
     for (struct known *one = known; one < known + MOST_QPS; one++)
         if (atomic_load(&one->qp) == qp)
             return one;
-    abort();
+    return NULL;
+}
+
+static void begin_anew(struct known *its)
+{
+    atomic_store(&its->has_failed[0], 0);
+    atomic_store(&its->has_failed[1], 0);
 }
 
 /* A completion becomes one of this status, and its queue pair fails, as an adapter has it: what
@@ -214,6 +223,8 @@ static void fail_completion(struct ibv_wc *wc, const struct planned *planned)
     static int (*modify)(struct ibv_qp *, struct ibv_qp_attr *, int);
     struct ibv_qp_attr to = {.qp_state = IBV_QPS_ERR};
     int is_receive = (wc->opcode & IBV_WC_RECV) != 0;
+    if (!planned && !atomic_load(&has_any_failed))
+        return;
     if (!modify)
         modify = REAL_OF(ibv_modify_qp, "IBVERBS_1.1");
     for (struct known *one = known; one < known + MOST_QPS; one++) {
@@ -224,6 +235,7 @@ static void fail_completion(struct ibv_wc *wc, const struct planned *planned)
             wc->status = IBV_WC_WR_FLUSH_ERR;
         } else if (planned) {
             wc->status = planned->how;
+            atomic_store(&has_any_failed, 1);
             atomic_store(&one->has_failed[is_receive], 1);
             modify(qp, &to, IBV_QP_STATE);
         }
@@ -378,8 +390,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
             abort();
         if (!atomic_compare_exchange_strong(&one->qp, &none, qp))
             continue;
-        atomic_store(&one->has_failed[0], 0);
-        atomic_store(&one->has_failed[1], 0);
+        begin_anew(one);
         break;
     }
     return qp;
@@ -394,11 +405,9 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *to, int mask)
     if (fails("ibv_modify_qp", is_state ? TO[to->qp_state] : "ibv_modify_qp"))
         return failing_returns(ENOMEM);
     int returned = real(qp, to, mask);
-    if (!returned && is_state && to->qp_state == IBV_QPS_RESET) {
-        struct known *its = known_qp(qp);
-        atomic_store(&its->has_failed[0], 0);
-        atomic_store(&its->has_failed[1], 0);
-    }
+    struct known *its = !returned && is_state && to->qp_state == IBV_QPS_RESET ? known_qp(qp) : NULL;
+    if (its)
+        begin_anew(its);
     return returned;
 }
 
@@ -409,10 +418,11 @@ int ibv_destroy_qp(struct ibv_qp *qp)
         return failing_returns(EBUSY);
     /* before it is destroyed: another may be made in its place */
     struct known *its = known_qp(qp);
-    atomic_store(&its->qp, NULL);
+    if (its)
+        atomic_store(&its->qp, NULL);
     int returned = real(qp);
     failing_counts(returned ? 0 : -1);
-    if (returned)
+    if (returned && its)
         atomic_store(&its->qp, qp);
     return returned;
 }
