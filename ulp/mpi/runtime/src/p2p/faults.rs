@@ -176,13 +176,7 @@ impl Runtime {
     }
 
     /// A word about failures has come from a rank of the world.
-    pub fn take_fault(
-        &mut self,
-        from: u32,
-        tag: i32,
-        context: u64,
-        bytes: Box<[u8]>,
-    ) -> Outcome {
+    pub fn take_fault(&mut self, from: u32, tag: i32, context: u64, bytes: Box<[u8]>) -> Outcome {
         if tag == REVOKED {
             return self.hear_of_revoke(from, context);
         }
@@ -254,13 +248,7 @@ impl Runtime {
         }
     }
 
-    fn end_agreement(
-        &mut self,
-        request: u32,
-        end: End,
-        group: &Group,
-        decision: &Decision,
-    ) {
+    fn end_agreement(&mut self, request: u32, end: End, group: &Group, decision: &Decision) {
         let comm = self.point.requests[request].comm;
         match end {
             End::Agree(flag) => {
@@ -297,8 +285,8 @@ impl Runtime {
         let theirs = entry.remote.as_ref().map(|remote| left(&remote.group));
         let rank = own.rank_of(self.point.rank);
         let rank = rank.ok_or_else(|| MpiError::new(MPI_ERR_INTERN))?;
-        let is_broken = own.ranks().any(is_lost)
-            || theirs.iter().any(|theirs| theirs.ranks().any(is_lost));
+        let is_broken =
+            own.ranks().any(is_lost) || theirs.iter().any(|theirs| theirs.ranks().any(is_lost));
         let entry = &mut self.point.objects.comms[fresh];
         entry.remote = theirs.map(|theirs| Box::new(Remote::new(&own, theirs)));
         entry.reach = own.clone();
