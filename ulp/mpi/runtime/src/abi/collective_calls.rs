@@ -3,10 +3,9 @@
 use super::blocks::{Elements, Types, Uneven};
 use super::collective as prepare;
 use super::collective_short as short;
-use super::point::check_not_revoked;
 use super::raise::on_comm;
 use super::reduce;
-use super::values::put;
+use super::values::{check_not_revoked, put};
 use crate::coll;
 use crate::coll::exec::Prepared;
 use crate::coll::state::Guard;
