@@ -281,8 +281,8 @@ fn stdin_to(text: &str) -> Result<StdinTo, String> {
 fn fault_tolerance(text: &str) -> Result<bool, String> {
     match text {
         "ulfm" | "mpi" => Ok(true),
-        "none" => Ok(false),
-        other => Err(format!("{other} is none of ulfm, mpi and none")),
+        "none" | "no" => Ok(false),
+        other => Err(format!("{other} is none of ulfm, mpi and no")),
     }
 }
 

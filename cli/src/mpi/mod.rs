@@ -449,8 +449,7 @@ impl Job<'_> {
             .filter(|(_, rank)| rank.end.is_none());
         let mut left = left.filter(|(index, _)| *index != dead).peekable();
         let tolerates = self.args.with_ft.unwrap_or(false);
-        left.peek().is_some()
-            && left.all(|(index, _)| self.share.survives(index as u32, tolerates))
+        left.peek().is_some() && left.all(|(index, _)| self.share.survives(index as u32, tolerates))
     }
 
     /// Asks all ranks to end; those that do not are killed.

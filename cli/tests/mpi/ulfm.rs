@@ -45,7 +45,11 @@ fn ranks_that_die_at_any_moment_are_agreed_about_and_left_behind() {
         let by_verbs = seed % 4 > 1;
         let way = if by_verbs { VERBS } else { MEMORY };
         let seed = seed.to_string();
-        let how: &[&str] = if by_verbs { &[&seed, "verbs"] } else { &[&seed] };
+        let how: &[&str] = if by_verbs {
+            &[&seed, "verbs"]
+        } else {
+            &[&seed]
+        };
         let said = ends_well(&program, ranks, way, how);
         assert!(said.ends_with(" left: ok\n"), "seed {seed}: {said}");
         deaths += u32::from(!said.contains(&format!("{ranks} ranks, {ranks} left")));
@@ -63,10 +67,7 @@ fn without_the_users_word_a_death_ends_the_job_of_ranks_for_whom_errors_are_fata
         "{complained}"
     );
     // They find out by themselves, and their error handlers end them.
-    assert!(
-        complained.contains("MPI_ERR_PROC_ABORTED"),
-        "{complained}"
-    );
+    assert!(complained.contains("MPI_ERR_PROC_ABORTED"), "{complained}");
     assert!(!output.status.success());
     program.leaves_nobody();
 }

@@ -2,10 +2,11 @@
 //!
 //! The lowest member that lives is the leader. Each member sends it a vote; when all that live have
 //! voted, the leader proposes a decision, and when all that live have accepted that, it is decided.
-//! Who learns that the leader has died votes anew, to the next one, and says which decision it has
-//! accepted; a leader proposes what was accepted last, if anything was. So whatever one member has
-//! decided all others decide, even if that one is dead by then (uniform agreement; a leader that
-//! changes as in Chandra and Toueg 1996, section 6, with a detector that is never wrong).
+//! Who learns that the leader has died votes anew, to the next one. A leader proposes what it has
+//! itself accepted last, if it has: it was among those without whom nothing is decided. So whatever
+//! one member has decided all others decide, even if that one is dead by then (uniform agreement; a
+//! leader that changes as in Chandra and Toueg 1996, section 6, with a detector that is never
+//! wrong).
 //!
 //! Owns: the agreements of one communicator, one after the other. Must not know: who finds out who
 //! has died, by what a word travels, what is agreed about. A member that is said to be dead has to
@@ -13,8 +14,8 @@
 
 mod words;
 
-pub use words::Members;
 use std::collections::VecDeque;
+pub use words::Members;
 
 /// What a member brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +46,8 @@ pub struct Decision {
 /// What members say to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// To the leader: a vote, and what was accepted before, with who proposed it.
-    Vote(Vote, Option<(u32, Decision)>),
+    /// To the leader: a vote.
+    Vote(Vote),
     /// The leader's: shall it be this?
     Propose(Decision),
     /// To the leader: yes.
@@ -61,9 +62,10 @@ struct Agreement {
     own: Vote,
     /// The leader that was heeded last: no one before it is heeded any more.
     round: u32,
-    accepted: Option<(u32, Decision)>,
+    /// What was accepted last.
+    accepted: Option<Decision>,
     /// What members have sent to this one, as a leader.
-    votes: Vec<Option<(Vote, Option<(u32, Decision)>)>>,
+    votes: Vec<Option<Vote>>,
     /// What this one has proposed as a leader, and who has accepted it.
     proposed: Option<(Decision, Members)>,
 }
@@ -125,8 +127,7 @@ impl Agreements {
             self.answer(from, number, &word);
         } else if number == self.number && self.now.is_some() {
             self.take(from, word);
-        } else if number == self.number && self.early.len() < self.size as usize * EARLY {
-            // No one is further ahead than by this one: it takes this member's vote to be decided.
+        } else if self.is_next(number) && self.early.len() < self.size as usize * EARLY {
             self.early.push((from, number, word));
         }
     }
@@ -169,6 +170,14 @@ impl Agreements {
         living.next().unwrap_or(self.me)
     }
 
+    /// Whether an agreement has not begun here and may have begun elsewhere: the one after that
+    /// which is under way, too, for others may know the decision that this member still waits for.
+    /// No one is further ahead, for that takes this member's vote.
+    fn is_next(&self, number: u32) -> bool {
+        let ahead = number.wrapping_sub(self.number);
+        ahead == u32::from(self.now.is_some()) || ahead == 1
+    }
+
     /// The others that live.
     fn others(&self) -> Vec<u32> {
         let is_other = |member: &u32| *member != self.me && !self.dead.contains(*member);
@@ -193,12 +202,9 @@ impl Agreements {
             votes: (0..self.size).map(|_| None).collect(),
             proposed: None,
         });
-        let number = self.number;
         self.vote();
         for (from, of, word) in std::mem::take(&mut self.early) {
-            if of == number {
-                self.handle(from, of, word);
-            }
+            self.handle(from, of, word);
         }
     }
 
@@ -207,12 +213,12 @@ impl Agreements {
         let leader = self.leader();
         let Some(now) = &mut self.now else { return };
         now.round = now.round.max(leader);
-        let (own, accepted) = (now.own.clone(), now.accepted.clone());
+        let own = now.own.clone();
         if leader == self.me {
-            now.votes[leader as usize] = Some((own, accepted));
+            now.votes[leader as usize] = Some(own);
             self.lead();
         } else {
-            self.send(leader, Word::Vote(own, accepted));
+            self.send(leader, Word::Vote(own));
         }
     }
 
@@ -227,11 +233,13 @@ impl Agreements {
             if others.iter().any(|one| now.votes[*one as usize].is_none()) {
                 return;
             }
-            let decision = decide(&now.votes, &self.dead, now.own.context);
+            let before = now.accepted.take();
+            let decision =
+                before.unwrap_or_else(|| decide(&now.votes, &self.dead, now.own.context));
             let mut accepts = Members::none(self.size);
             accepts.insert(self.me);
             now.round = self.me;
-            now.accepted = Some((self.me, decision.clone()));
+            now.accepted = Some(decision.clone());
             now.proposed = Some((decision.clone(), accepts));
             for member in &others {
                 self.send(*member, Word::Propose(decision.clone()));
@@ -249,14 +257,14 @@ impl Agreements {
     fn take(&mut self, from: u32, word: Word) {
         let Some(now) = &mut self.now else { return };
         match word {
-            Word::Vote(vote, accepted) => {
-                now.votes[from as usize] = Some((vote, accepted));
+            Word::Vote(vote) => {
+                now.votes[from as usize] = Some(vote);
                 self.lead();
             }
             Word::Propose(_) if from < now.round => (),
             Word::Propose(decision) => {
                 now.round = from;
-                now.accepted = Some((from, decision));
+                now.accepted = Some(decision);
                 self.send(from, Word::Accept);
             }
             Word::Accept => {
@@ -272,7 +280,7 @@ impl Agreements {
     /// A word about the last agreement, which is over here.
     fn answer(&mut self, from: u32, number: u32, word: &Word) {
         let answer = match (word, &self.last) {
-            (Word::Vote(..), Some(decision)) => Word::Decide(decision.clone()),
+            (Word::Vote(_), Some(decision)) => Word::Decide(decision.clone()),
             (Word::Propose(_), _) => Word::Accept,
             _ => return,
         };
@@ -324,23 +332,15 @@ impl Agreements {
     }
 }
 
-/// Words of one member about an agreement that has not begun here, at most: a vote for each leader
-/// that it has seen, and a decision.
+/// Words of one member about agreements that have not begun here, at most: a vote and a decision of
+/// each of two.
 const EARLY: usize = 4;
 
-/// The decision that was accepted last, if one was; else what the votes come to.
-fn decide(
-    votes: &[Option<(Vote, Option<(u32, Decision)>)>],
-    dead: &Members,
-    context: u64,
-) -> Decision {
+/// What votes come to.
+fn decide(votes: &[Option<Vote>], dead: &Members, context: u64) -> Decision {
     let all = || votes.iter().flatten();
-    let accepted = all().filter_map(|(_, accepted)| accepted.as_ref());
-    if let Some((_, decision)) = accepted.max_by_key(|(round, _)| *round) {
-        return decision.clone();
-    }
     let (mut flags, mut failed) = ([u32::MAX; 2], dead.clone());
-    for (vote, _) in all() {
+    for vote in all() {
         flags[0] &= vote.flags[0];
         flags[1] &= vote.flags[1];
         failed.add(&vote.failed);
@@ -352,7 +352,7 @@ fn decide(
     }
     Decision {
         flags,
-        is_acked: all().all(|(vote, _)| vote.acked.contains_all(&failed)),
+        is_acked: all().all(|vote| vote.acked.contains_all(&failed)),
         failed,
         context,
     }

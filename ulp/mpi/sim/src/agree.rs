@@ -14,8 +14,6 @@ use std::collections::VecDeque;
 /// What is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Who votes anew does not say what it has accepted.
-    ForgetsAccepted,
     /// A leader decides without waiting for those who are to accept.
     DecidesUnaccepted,
     /// A proposal of a leader that has died counts as one of the leader that there is.
@@ -32,8 +30,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::ForgetsAccepted,
+    pub const ALL: [Self; 6] = [
         Self::DecidesUnaccepted,
         Self::TakesOldProposals,
         Self::KeepsDecision,
@@ -76,6 +73,8 @@ struct World {
     fault: Option<Fault>,
     size: u32,
     rounds: usize,
+    /// Of a thousand steps so many are deaths, while there is somebody who may die.
+    per_mille: u64,
     members: Vec<Member>,
     /// Words on the way, by sender and receiver.
     wires: Vec<Vec<VecDeque<(u32, Word)>>>,
@@ -107,6 +106,7 @@ impl World {
         let mut rng = Rng(seed);
         let size = 2 + rng.below(6) as u32;
         let rounds = 1 + rng.below(4) as usize;
+        let per_mille = [10, 40, 150][rng.below(3) as usize];
         let member = |me| Member {
             agreements: Agreements::new(me, size, Members::none(size)),
             out: VecDeque::new(),
@@ -125,6 +125,7 @@ impl World {
             fault,
             size,
             rounds,
+            per_mille,
             dead: Vec::new(),
             report: Report::default(),
         }
@@ -146,9 +147,9 @@ impl World {
         }
     }
 
-    /// All that can be done. Deaths are rare, and somebody lives on.
+    /// All that can be done. Deaths are rare, and somebody lives on; words of the dead come late.
     fn steps(&mut self) -> Vec<Step> {
-        let mut steps = Vec::new();
+        let (mut steps, mut last_words) = (Vec::new(), Vec::new());
         let mut is_over = true;
         for (at, member) in self.members.iter().enumerate().filter(|(_, one)| one.lives) {
             is_over &= member.decided == self.rounds;
@@ -171,12 +172,18 @@ impl World {
             }
             for from in 0..self.members.len() {
                 if !self.wires[from][at].is_empty() {
-                    steps.push(Step::Take(from, at));
+                    match self.members[from].lives {
+                        true => steps.push(Step::Take(from, at)),
+                        false => last_words.push(Step::Take(from, at)),
+                    }
                 }
             }
         }
+        if steps.is_empty() || self.rng.chance(100) {
+            steps.extend(last_words);
+        }
         let living = self.members.iter().filter(|one| one.lives && !one.has_left);
-        if !is_over && living.count() > 1 && self.rng.chance(30) {
+        if !is_over && living.count() > 1 && self.rng.chance(self.per_mille) {
             let victim = self.rng.below(self.members.len() as u64) as usize;
             let victim_lives = self.members[victim].lives && !self.members[victim].has_left;
             if victim_lives && self.dead.len() + 1 < self.members.len() {
@@ -215,10 +222,8 @@ impl World {
                 self.members[at].agreements.died(dead);
                 let fault = self.fault;
                 self.after(at, |word| match fault {
-                    Some(Fault::KeepsDecision) => {
-                        !(has_decided && matches!(word, Word::Decide(_)))
-                    }
-                    Some(Fault::StaysWithLeader) => !matches!(word, Word::Vote(..)),
+                    Some(Fault::KeepsDecision) => !(has_decided && matches!(word, Word::Decide(_))),
+                    Some(Fault::StaysWithLeader) => !matches!(word, Word::Vote(_)),
                     _ => true,
                 })
             }
@@ -243,16 +248,13 @@ impl World {
     }
 
     fn take(&mut self, from: usize, at: usize) -> Result<(), String> {
-        let Some((number, mut word)) = self.wires[from][at].pop_front() else {
+        let Some((number, word)) = self.wires[from][at].pop_front() else {
             return Ok(());
         };
         let mut sender = from as u32;
         let bytes = word.emit();
         if Word::parse(&bytes, self.size).as_ref() != Some(&word) {
             return Err(format!("{word:?} is not what its bytes say"));
-        }
-        if let (Some(Fault::ForgetsAccepted), Word::Vote(vote, Some(_))) = (self.fault, &word) {
-            word = Word::Vote(vote.clone(), None);
         }
         if self.fault == Some(Fault::TakesOldProposals) && matches!(word, Word::Propose(_)) {
             let knows = &self.members[at].knows;

@@ -30,7 +30,7 @@ fn a_seed_is_the_same_run_each_time() {
 #[test]
 fn each_fault_is_found() {
     for fault in Fault::ALL {
-        let found = (0..60_000).find_map(|seed| run_seed(seed, Some(fault)).err());
+        let found = (0..200_000).find_map(|seed| run_seed(seed, Some(fault)).err());
         println!("{fault:?}: {found:?}");
         assert!(found.is_some(), "{fault:?} is not found");
     }

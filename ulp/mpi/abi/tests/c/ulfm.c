@@ -166,7 +166,7 @@ static int failed(MPI_Comm comm)
 static int rules(void)
 {
 	int last = size - 1, value = 7, got = -1, flag, acked, code, count, me;
-	MPI_Comm world, twin, pair, side, left;
+	MPI_Comm world, twin, third, pair, side, left;
 	MPI_Request request, other;
 	MPI_Status status, both[2];
 	MPI_Group group;
@@ -175,6 +175,7 @@ static int rules(void)
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_dup(MPI_COMM_WORLD, &world);
 	MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+	MPI_Comm_dup(MPI_COMM_WORLD, &third);
 	MPI_Comm_split(MPI_COMM_WORLD, rank < 2, rank, &pair);
 	/* Nothing has failed. */
 	CHECK(MPIX_Comm_is_revoked(world, &flag) == MPI_SUCCESS && !flag);
@@ -257,6 +258,14 @@ static int rules(void)
 	CHECK(MPIX_Comm_agree(twin, &flag) == MPI_SUCCESS && flag == 1);
 	/* Collectives do not care. */
 	CLASS(MPI_Barrier(twin), MPIX_ERR_PROC_FAILED);
+	/* Who tries again and again, and fails at once, learns that another one has revoked. */
+	if (rank == 0) {
+		usleep(20000);
+		CHECK(MPIX_Comm_revoke(third) == MPI_SUCCESS);
+	}
+	while (class_of(code = MPI_Barrier(third)) != MPIX_ERR_REVOKED)
+		CLASS(code, MPIX_ERR_PROC_FAILED);
+	MPI_Comm_free(&third);
 	/* One revokes; what waits there ends everywhere, and nothing begins. */
 	if (rank == 0) {
 		usleep(20000);

@@ -54,10 +54,7 @@ impl Group {
     }
 
     fn decisions(&mut self) -> Vec<Option<(u32, Decision)>> {
-        self.all
-            .iter_mut()
-            .map(Agreements::poll_decision)
-            .collect()
+        self.all.iter_mut().map(Agreements::poll_decision).collect()
     }
 }
 
@@ -93,7 +90,11 @@ fn who_has_not_voted_has_failed_and_must_be_acknowledged_by_all() {
     group.all[0].begin(acks.clone());
     group.all[2].begin(acks);
     group.carry();
-    assert!(group.decisions()[0].clone().is_some_and(|(_, one)| one.is_acked));
+    assert!(
+        group.decisions()[0]
+            .clone()
+            .is_some_and(|(_, one)| one.is_acked)
+    );
 }
 
 #[test]
@@ -106,10 +107,10 @@ fn a_leader_that_dies_with_its_proposal_is_followed_by_one_that_keeps_it() {
         let (_, number, word) = group.all[member].poll_transmit().expect("a vote");
         group.all[0].handle(member as u32, number, word);
     }
-    // Its proposal reaches one of them.
+    // Its proposal reaches the next leader alone.
     let proposals: Vec<Letter> = std::iter::from_fn(|| group.all[0].poll_transmit()).collect();
     assert_eq!(proposals.len(), 2);
-    let (to, number, word) = proposals[1].clone();
+    let (to, number, word) = proposals[0].clone();
     group.all[to as usize].handle(0, number, word.clone());
     group.kill(0);
     group.carry();
@@ -147,6 +148,44 @@ fn who_has_decided_tells_the_next_leader() {
 }
 
 #[test]
+fn a_vote_that_comes_before_the_last_decision_is_kept() {
+    let mut group = Group::of(3);
+    for member in 0..3 {
+        group.all[member].begin(vote(1, 3));
+    }
+    let mut decide = None;
+    for _ in 0..2 {
+        for member in 1..3 {
+            while let Some((_, number, word)) = group.all[member].poll_transmit() {
+                group.all[0].handle(member as u32, number, word);
+            }
+        }
+        while let Some((to, number, word)) = group.all[0].poll_transmit() {
+            match word {
+                Word::Decide(_) if to == 2 => decide = Some(word),
+                Word::Decide(_) => (),
+                _ => group.all[to as usize].handle(0, number, word),
+            }
+        }
+    }
+    // Member 2 hears of the death before the last word of the dead, and goes on behind that.
+    group.dead[0] = true;
+    group.all[2].died(0);
+    group.all[2].handle(0, 0, decide.expect("it has decided"));
+    group.all[2].begin(vote(4, 3));
+    group.carry();
+    group.all[1].died(0);
+    group.all[1].begin(vote(6, 3));
+    group.carry();
+    for member in 1..3 {
+        let found: Vec<u32> = std::iter::from_fn(|| group.all[member].poll_decision())
+            .map(|(_, decision)| decision.flags[0])
+            .collect();
+        assert_eq!(found, [1, 4], "member {member}");
+    }
+}
+
+#[test]
 fn agreements_that_begin_together_are_decided_one_after_the_other() {
     let mut group = Group::of(2);
     assert_eq!(group.all[0].begin(vote(3, 2)), 0);
@@ -171,7 +210,9 @@ fn bytes_that_no_member_sends_are_no_word() {
         is_acked: true,
         context: 9,
     };
-    let word = Word::Vote(vote(1, 3), Some((1, decision)));
+    let ballot = Word::Vote(vote(1, 3));
+    assert_eq!(Word::parse(&ballot.emit(), 3), Some(ballot));
+    let word = Word::Decide(decision);
     let bytes = word.emit();
     assert_eq!(Word::parse(&bytes, 3), Some(word));
     assert_eq!(Word::parse(&bytes, 2), None, "a failed member of nobody");

@@ -67,14 +67,10 @@ impl Word {
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
-            Self::Vote(vote, accepted) => {
+            Self::Vote(vote) => {
                 out.extend([VOTE, flags(vote.flags), vote.context]);
                 out.extend(&vote.failed.words);
                 out.extend(&vote.acked.words);
-                if let Some((round, decision)) = accepted {
-                    out.push(u64::from(*round));
-                    put(&mut out, decision);
-                }
             }
             Self::Propose(decision) => {
                 out.push(PROPOSE);
@@ -101,7 +97,7 @@ impl Word {
             size,
         };
         let word = match from.number()? {
-            VOTE => from.vote()?,
+            VOTE => Self::Vote(from.vote()?),
             PROPOSE => Self::Propose(from.decision()?),
             ACCEPT => Self::Accept,
             DECIDE => Self::Decide(from.decision()?),
@@ -164,21 +160,14 @@ impl Reader {
         })
     }
 
-    fn vote(&mut self) -> Option<Word> {
+    fn vote(&mut self) -> Option<Vote> {
         let (flags, context) = (self.flags()?, self.number()?);
         let (failed, acked) = (self.members()?, self.members()?);
-        let mut accepted = None;
-        if self.at < self.words.len() {
-            let round = u32::try_from(self.number()?).ok();
-            let round = round.filter(|round| *round < self.size)?;
-            accepted = Some((round, self.decision()?));
-        }
-        let vote = Vote {
+        Some(Vote {
             flags,
             failed,
             acked,
             context,
-        };
-        Some(Word::Vote(vote, accepted))
+        })
     }
 }

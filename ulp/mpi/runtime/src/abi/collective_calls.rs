@@ -5,7 +5,7 @@ use super::collective as prepare;
 use super::collective_short as short;
 use super::raise::on_comm;
 use super::reduce;
-use super::values::put;
+use super::values::{check_not_revoked, put};
 use crate::coll;
 use crate::coll::exec::Prepared;
 use crate::coll::state::Guard;
@@ -18,6 +18,7 @@ use std::ffi::{c_int, c_void};
 pub unsafe extern "C" fn ferriband_mpi_barrier(comm: i32) -> c_int {
     on_comm("MPI_Barrier", comm, |guard, comm| {
         if super::inter::has_sides(guard, comm) {
+            guard.check_whole(comm)?;
             let prepared = prepare::barrier(guard, comm)?;
             return coll::run(guard, comm, prepared);
         }
@@ -50,6 +51,7 @@ pub(super) fn schedule(
     prepare: impl FnOnce(&mut Guard, u32) -> Outcome<Prepared>,
 ) -> Outcome {
     guard.blocks = true;
+    guard.check_whole(comm)?;
     let prepared = prepare(guard, comm)?;
     coll::run(guard, comm, prepared)
 }
@@ -65,6 +67,7 @@ pub(super) fn begin(
         if request.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
+        guard.check_whole(comm)?;
         let prepared = prepare(guard, comm)?;
         let index = guard.start_collective(comm, prepared, true)?;
         // SAFETY: the program's pointer.
@@ -83,6 +86,7 @@ pub(super) fn make(
         if request.is_null() {
             return Err(MpiError::with(MPI_ERR_ARG, "a null pointer"));
         }
+        check_not_revoked(guard, comm)?;
         let prepared = prepare(guard, comm)?;
         let index = guard.add_bound(comm, prepared)?;
         // SAFETY: the program's pointer.

@@ -140,6 +140,8 @@ pub fn finish(guard: &mut Guard) -> Outcome {
 
 /// The last session ends, and there is no world: there is nobody to wait for.
 pub fn leave(guard: &mut Guard) -> Outcome {
+    // Nobody waits for who may still ask this rank.
+    guard.part_from_agreements()?;
     guard.transports.close()?;
     depart(guard)
 }

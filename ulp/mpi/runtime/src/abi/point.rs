@@ -2,28 +2,20 @@
 
 use super::at_once;
 use super::raise::on_comm;
-use super::values::{put, put_status, receive_source, receive_tag, send_tag, sink, source};
+use super::values::{
+    check_not_revoked, put, put_status, receive_source, receive_tag, send_tag, sink, source,
+};
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::Sink;
 use crate::ground::status::{FROM_NOBODY, Status, status};
 use crate::job::wait::{glance, wait_for, wait_request};
-use crate::p2p::faults::revoked;
 use crate::p2p::request::Request;
-use crate::p2p::runtime::Runtime;
 use crate::p2p::unexpected::Content;
 use crate::p2p::{Started, Target};
 use ferriband_mpi_proto::matching;
 use std::ffi::{c_int, c_void};
-
-/// What goes to nobody ends in a communicator that is revoked, too.
-pub(super) fn check_not_revoked(runtime: &Runtime, comm: u32) -> Outcome {
-    match runtime.point.objects.comms[comm].revoked {
-        true => Err(revoked()),
-        false => Ok(()),
-    }
-}
 
 /// Whom a send goes to; none for MPI_PROC_NULL.
 #[inline(always)]

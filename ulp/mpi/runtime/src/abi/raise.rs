@@ -6,10 +6,11 @@ use crate::constants::*;
 use crate::errors::{MpiError, Outcome, describe};
 use crate::job::settings::initial_errhandler;
 use crate::job::state::{Phase, phase};
+use crate::job::wait::glance;
 use crate::job::wireup;
 use crate::objects::comms::SELF;
 use crate::objects::process::process;
-use crate::p2p::faults::revoked;
+use crate::p2p::circles::revoked;
 use crate::trace;
 use ferriband_mpi_proto::segment::Life;
 use std::ffi::c_int;
@@ -54,7 +55,11 @@ pub fn on_self(function: &str, body: impl FnOnce(&mut Guard) -> Outcome) -> c_in
 
 /// Hands an error to the handler of the communicator at `index`; what the call returns.
 #[cold]
-pub fn raise(guard: Guard, index: u32, function: &str, error: &MpiError) -> c_int {
+pub fn raise(mut guard: Guard, index: u32, function: &str, error: &MpiError) -> c_int {
+    if error.class == MPI_ERR_PROC_ABORTED {
+        // Who tries again and again is to learn of a revoke, though the calls end at once.
+        let _ = glance(&mut guard);
+    }
     let Some(comm) = guard.point.objects.comms.get(index) else {
         return decide(Some(guard), MPI_ERRORS_ARE_FATAL, "", 0, function, error);
     };

@@ -11,7 +11,7 @@ use crate::errors::{MpiError, Outcome};
 use crate::ground::memory::Sink;
 use crate::job::wait::{glance, wait_request};
 use crate::objects::group::Group;
-use crate::p2p::faults::End;
+use crate::p2p::circles::End;
 use std::ffi::c_int;
 
 /// A place that the program names, for nothing is told without one.

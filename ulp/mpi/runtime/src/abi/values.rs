@@ -1,6 +1,5 @@
 //! Arguments: what the program passed, checked.
 
-use super::point::check_not_revoked;
 use crate::coll::state::Guard;
 use crate::constants::*;
 use crate::errors::{MpiError, Outcome};
@@ -9,6 +8,7 @@ use crate::ground::layout::Layout;
 use crate::ground::memory::{Sink, Source};
 use crate::ground::status::{EMPTY, Status};
 use crate::objects::datatype;
+use crate::p2p::circles::revoked;
 use crate::p2p::runtime::Runtime;
 use ferriband_mpi_data::View;
 use ferriband_mpi_proto::matching;
@@ -206,6 +206,14 @@ pub fn receive_source(
             rank,
             MPI_ERR_RANK,
         )?))),
+    }
+}
+
+/// What goes to nobody ends in a communicator that is revoked, too.
+pub fn check_not_revoked(runtime: &Runtime, comm: u32) -> Outcome {
+    match runtime.point.objects.comms[comm].revoked {
+        true => Err(revoked()),
+        false => Ok(()),
     }
 }
 

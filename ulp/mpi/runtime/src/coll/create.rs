@@ -18,7 +18,7 @@ use crate::objects::comms::WORLD;
 use crate::objects::group::Group;
 use crate::objects::info::Info;
 use crate::objects::process::process;
-use crate::p2p::faults::revoked;
+use crate::p2p::circles::revoked;
 use crate::p2p::runtime::Runtime;
 use ferriband_mpi_coll::{Blocks, Collective, InterCollective, Place, build_inter};
 use std::sync::Arc;

@@ -296,10 +296,7 @@ impl Mpi {
         self.coll.executions = left;
         for execution in over {
             let error = self.point.not_whole(execution.comm);
-            self.give_up(
-                execution,
-                error,
-            );
+            self.give_up(execution, error);
         }
     }
 

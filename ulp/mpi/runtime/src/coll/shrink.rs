@@ -7,7 +7,7 @@ use super::create::{NAMELESS, child};
 use super::state::Mpi;
 use crate::errors::Outcome;
 use crate::objects::comm::Remote;
-use crate::p2p::faults::End;
+use crate::p2p::circles::End;
 
 /// Begins to make it: its index, and the request that is over when it may be used.
 pub fn begin(runtime: &mut Mpi, parent: u32) -> Outcome<(u32, u32)> {

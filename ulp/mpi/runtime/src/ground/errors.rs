@@ -269,6 +269,10 @@ mod tests {
             assert!(name.starts_with("MPI_") && !text.is_empty());
         }
         assert!(describe(63).is_none() && describe(-1).is_none());
-        assert!(EXTENSIONS.iter().all(|row| describe(row.0).is_some_and(|one| one.0 == row.1)));
+        assert!(
+            EXTENSIONS
+                .iter()
+                .all(|row| describe(row.0).is_some_and(|one| one.0 == row.1))
+        );
     }
 }

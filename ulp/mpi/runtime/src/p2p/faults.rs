@@ -1,17 +1,17 @@
 //! What ranks say to each other about failures: that a communicator is revoked, and what its
 //! members agree about although some of them die (the ULFM extension: `docs/design/ulfm.md`).
 //!
-//! Owns: the members of communicators that agree, the agreements that calls wait for, which
-//! communicators are revoked and by whom. Must not know: how a communicator is made, who finds out
-//! that a rank has died.
+//! Owns: what of this is sent to whom, and what is made of it. Must not know: how a communicator is
+//! made, who finds out that a rank has died.
 
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome, broken};
-use crate::ground::memory::{Buffer, Sink, Source};
+use crate::ground::memory::{Buffer, Source};
 use crate::handle::Token;
-use crate::objects::comm::{Comm, Remote};
+use crate::objects::comm::Remote;
 use crate::objects::comms::WORLD;
 use crate::objects::group::Group;
+use crate::p2p::circles::{Circle, End, Pending, Revoked, members};
 use crate::p2p::request::{Request, Work};
 use crate::p2p::runtime::Runtime;
 use crate::transport::contract::{Body, Head, Message};
@@ -24,77 +24,8 @@ const REVOKED: i32 = -1;
 /// What requests have as context that are words of ranks and belong to no communicator.
 const NO_CONTEXT: u64 = u64::MAX;
 /// Words about agreements of communicators that are not known yet, at most, for each rank of the
-/// world: one that has died and not been noticed has a vote, its successor another.
-const EARLY: usize = 16;
-
-/// What ranks have said about failures.
-#[derive(Default)]
-pub struct Faults {
-    /// Ranks of the world that have died, in the order in which this one has learned of it.
-    pub dead: Vec<u32>,
-    /// Those that agree, by the context of their communicator.
-    circles: BTreeMap<u64, Circle>,
-    /// Words of contexts that are not known yet: sender, number, context.
-    early: Vec<(u32, i32, u64, Box<[u8]>)>,
-    /// Contexts that are revoked.
-    revoked: BTreeMap<u64, Revoked>,
-}
-
-/// The members of a communicator, and what they agree about. It outlives the communicator: others
-/// may ask for the last decision.
-struct Circle {
-    /// As all of them count each other: of an inter-communicator those of the lower side first.
-    group: Group,
-    agreements: Agreements,
-    pending: BTreeMap<u32, Pending>,
-}
-
-/// An agreement that a request of this process waits for.
-struct Pending {
-    request: u32,
-    end: End,
-}
-
-/// What becomes of a decision.
-pub enum End {
-    /// The bits go there: MPIX_Comm_agree.
-    Agree(Sink),
-    /// The communicator at this index gets those that have not failed: MPIX_Comm_shrink.
-    Shrink(u32),
-}
-
-/// A communicator that is revoked.
-struct Revoked {
-    /// Of whom this rank has heard it, or itself.
-    by: u32,
-    /// Its members, once they are known.
-    group: Option<Group>,
-}
-
-impl Faults {
-    /// Whether a context is revoked whose communicator is about to be there.
-    pub fn is_revoked(&self, context: u64) -> bool {
-        !self.revoked.is_empty() && self.revoked.contains_key(&context)
-    }
-}
-
-/// All members of a communicator, in the order that all of them know, and on which side of it this
-/// process is.
-fn members(comm: &Comm) -> (Group, usize) {
-    match &comm.remote {
-        None => (comm.group.clone(), 0),
-        Some(remote) if comm.group.world(0) < remote.group.world(0) => {
-            (comm.group.union(&remote.group), 0)
-        }
-        Some(remote) => (remote.group.union(&comm.group), 1),
-    }
-}
-
-/// The communicator is revoked.
-#[cold]
-pub fn revoked() -> MpiError {
-    MpiError::new(crate::constants::MPIX_ERR_REVOKED)
-}
+/// world: as many communicators as are being made at a time.
+const EARLY: usize = 4096;
 
 impl Runtime {
     /// Ranks of the world that belong to a communicator and have died, as this one has learned of
@@ -176,13 +107,7 @@ impl Runtime {
     }
 
     /// A word about failures has come from a rank of the world.
-    pub fn take_fault(
-        &mut self,
-        from: u32,
-        tag: i32,
-        context: u64,
-        bytes: Box<[u8]>,
-    ) -> Outcome {
+    pub fn take_fault(&mut self, from: u32, tag: i32, context: u64, bytes: Box<[u8]>) -> Outcome {
         if tag == REVOKED {
             return self.hear_of_revoke(from, context);
         }
@@ -254,13 +179,7 @@ impl Runtime {
         }
     }
 
-    fn end_agreement(
-        &mut self,
-        request: u32,
-        end: End,
-        group: &Group,
-        decision: &Decision,
-    ) {
+    fn end_agreement(&mut self, request: u32, end: End, group: &Group, decision: &Decision) {
         let comm = self.point.requests[request].comm;
         match end {
             End::Agree(flag) => {
@@ -297,8 +216,8 @@ impl Runtime {
         let theirs = entry.remote.as_ref().map(|remote| left(&remote.group));
         let rank = own.rank_of(self.point.rank);
         let rank = rank.ok_or_else(|| MpiError::new(MPI_ERR_INTERN))?;
-        let is_broken = own.ranks().any(is_lost)
-            || theirs.iter().any(|theirs| theirs.ranks().any(is_lost));
+        let is_broken =
+            own.ranks().any(is_lost) || theirs.iter().any(|theirs| theirs.ranks().any(is_lost));
         let entry = &mut self.point.objects.comms[fresh];
         entry.remote = theirs.map(|theirs| Box::new(Remote::new(&own, theirs)));
         entry.reach = own.clone();

@@ -3,9 +3,7 @@
 //!
 //! Owns: how each kind of operation ends. Must not know: who has revoked it, how that is told.
 
-use crate::constants::{
-    MPI_ERR_PROC_ABORTED, MPIX_ERR_PROC_FAILED_PENDING, MPIX_ERR_REVOKED,
-};
+use crate::constants::{MPI_ERR_PROC_ABORTED, MPIX_ERR_PROC_FAILED_PENDING, MPIX_ERR_REVOKED};
 use crate::ground::context::COLLECTIVE;
 use crate::ground::status::EMPTY;
 use crate::handle::NOBODY;

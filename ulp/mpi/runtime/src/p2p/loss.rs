@@ -1,19 +1,19 @@
 //! Ranks that have died while the others go on: the launcher says so where every survivor has
-//! chosen that errors of MPI_COMM_WORLD are no end.
+//! chosen that errors of MPI_COMM_WORLD are no end, or the user that ranks may die.
 //!
 //! What names such a rank ends with MPI_ERR_PROC_ABORTED: messages from it and to it, receives from
-//! anybody where it belongs until that is acknowledged ([`super::interrupt`]), and all collectives of
-//! a communicator that contains it, for no
-//! survivor can know how far the others have come. Messages that it has sent before are received as
-//! usual. Everything else goes on; MPI_Comm_create_group makes a communicator of the survivors.
+//! anybody where it belongs until that is acknowledged ([`super::interrupt`]), and all collectives
+//! of a communicator that contains it, for no survivor can know how far the others have come.
+//! Messages that it has sent before are received as usual. Everything else goes on;
+//! MPI_Comm_create_group and MPIX_Comm_shrink make a communicator of the survivors.
 
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
 use crate::ground::context::COLLECTIVE;
 use crate::ground::status::status;
 use crate::objects::comm::Comm;
+use crate::p2p::circles::revoked;
 use crate::p2p::due::Due;
-use crate::p2p::faults::revoked;
 use crate::p2p::point::Point;
 use crate::p2p::request::{Request, Work};
 use crate::p2p::runtime::Runtime;

@@ -8,6 +8,7 @@
 
 pub mod buffered;
 pub mod cancel;
+pub mod circles;
 pub mod comms;
 pub mod deliver;
 pub mod due;

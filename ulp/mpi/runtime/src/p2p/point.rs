@@ -7,8 +7,8 @@
 use crate::errors::Outcome;
 use crate::objects::Objects;
 use crate::p2p::buffered::Buffers;
+use crate::p2p::circles::Faults;
 use crate::p2p::due::Due;
-use crate::p2p::faults::Faults;
 use crate::p2p::requests::Requests;
 use crate::p2p::unexpected::Unexpected;
 use crate::transport::contract::Message;
