@@ -2,7 +2,7 @@
 //! Return. The machines are `Adapters`, `Reach`, `Paths` and `Probes` of `ferriband-heal`.
 
 use super::Fault;
-use super::device::{Happening, RECEIVES, Spot};
+use super::device::{Happening, RECEIVES, Spot, numbers};
 use super::rank::READ_NS;
 use super::wire::{Outcome, QueuePairState, SECRET};
 use super::world::{Event, World};
@@ -426,7 +426,14 @@ impl World {
         let one = &self.queue_pairs[at];
         let lost = self.ranks[me].links[peer].probe_lost;
         let is_chance = lost.is_some_and(|then| now.since(then) < RECENT_NS);
-        if !is_chance && !self.was_broken(one.from, one.to, one.route, RECENT_NS) {
+        // The adapter there was opened anew, and its card has not been read since: the echo that
+        // was asked is no more.
+        let link = &self.ranks[me].links[peer];
+        let known = link.paths.get(by).and_then(|path| link.reach.of(path));
+        let opening = self.device(peer, one.to.adapter).opening;
+        let (_, echo) = numbers(one.to.adapter, one.to.port, opening);
+        let is_old = known.is_some_and(|known| known.echo != echo);
+        if !is_chance && !is_old && !self.was_broken(one.from, one.to, one.route, RECENT_NS) {
             return Err(format!(
                 "H9: {me} finds that its path to {peer} is silent ({verdict:?}), and it is not"
             ));
