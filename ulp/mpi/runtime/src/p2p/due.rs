@@ -7,6 +7,7 @@
 //!
 //! Owns: what is written down. Must not know: by what path a message came.
 
+use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use crate::handle::Token;
 use crate::p2p::point::Point;
@@ -21,6 +22,8 @@ pub enum Due {
     Fetch {
         /// The receive.
         receive: Token,
+        /// Rank of the sender in the world.
+        from: u32,
         /// Rank of the sender in the communicator.
         rank: u32,
         /// The message's tag.
@@ -92,6 +95,7 @@ impl Runtime {
         match due {
             Due::Fetch {
                 receive,
+                from,
                 rank,
                 tag,
                 request,
@@ -99,8 +103,15 @@ impl Runtime {
                 offered,
             } => match self.point.requests.unfinished(receive) {
                 Some(receive) => self.fetch(receive, rank, tag, request, length, offered),
-                // Its sender has died.
-                None => Ok(()),
+                // Its sender has died, or its communicator was revoked meanwhile: who lives waits for
+                // a word.
+                None => {
+                    let ended = self.point.requests.slab.at(receive);
+                    let class = ended.map_or(MPI_ERR_PROC_ABORTED, |ended| {
+                        self.point.requests[ended].status.error
+                    });
+                    self.fin(from, request, 0, class)
+                }
             },
             Due::Asked(peer, cts) => self.asked_for(peer, &cts),
             Due::Moved(peer, fin) => self.fetched(peer, &fin),

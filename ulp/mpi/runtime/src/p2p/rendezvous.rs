@@ -36,6 +36,7 @@ impl Point {
                 self.requests[receive].peer = from;
                 self.due.push_back(Due::Fetch {
                     receive: self.requests.slab.token(receive),
+                    from,
                     rank,
                     tag: envelope.tag,
                     request,
