@@ -6,7 +6,7 @@ use super::heal::{Fence, KeysTold, Replay, Way};
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
-use ferriband_heal::{AdapterId, Endpoint, Ns, Path, Paths, Reach, Session};
+use ferriband_heal::{AdapterId, Endpoint, Ns, Path, PathId, Paths, Probes, Reach, Session};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
@@ -60,8 +60,14 @@ pub struct Wire {
     pub made_by: Option<(AdapterId, u8)>,
     /// See [`Wire::made_by`].
     pub made_at: (u16, [u8; 16]),
-    /// The path of the life.
+    /// The path of the life, and its number.
     pub path: Path,
+    /// See [`Wire::path`].
+    pub by: Option<PathId>,
+    /// Whether a better path carries.
+    pub probes: Probes,
+    /// There is one, and it is asked.
+    pub looks_back: bool,
     /// The PSN that its sends begin with.
     pub psn: u32,
     /// Whether it is among those that are looked after.
@@ -165,6 +171,9 @@ impl Link {
                 made_by: None,
                 made_at: Default::default(),
                 path: Path::default(),
+                by: None,
+                probes: Probes::default(),
+                looks_back: false,
                 psn: 0,
                 is_setting_up: false,
                 waits_to_say: false,

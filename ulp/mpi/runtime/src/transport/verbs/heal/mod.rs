@@ -19,7 +19,7 @@ use super::link::{Link, Wire};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use crate::transport::contract::Roster;
-use ferriband_heal::{Cause, Ns, PeerNews, Reason, State, Step};
+use ferriband_heal::{Cause, Ns, PeerNews, ProbeNews, Reason, Seen, State, Step};
 use ferriband_ibv::VerbsError;
 
 pub use fence::Fence;
@@ -54,7 +54,11 @@ impl Net {
             let link = self.links[*peer as usize].as_deref()?;
             let now_due = link.wire.is_at_work().then_some(now);
             let soon = || link.long.lane.waits().then(|| now.after(LANE_NS));
-            let wire = || [link.wire.session.poll_timeout(), link.wire.read_at];
+            let wire = || {
+                let wire = &link.wire;
+                let back = wire.probes.poll_timeout().filter(|_| wire.looks_back);
+                [wire.session.poll_timeout(), wire.read_at, back]
+            };
             now_due
                 .or_else(soon)
                 .or_else(|| wire().into_iter().flatten().min())
@@ -89,6 +93,7 @@ impl Net {
                 session.handle_peer(PeerNews::Over, now);
             }
             self.read_card(roster, peer, now);
+            self.look_back(peer)?;
             self.carry_fence(peer, count as u32)?;
             self.drive(roster, peer)?;
             if self.link(peer).wire.replay.is_some() {
@@ -100,7 +105,8 @@ impl Net {
             }
             let is_last = self.connect.setting_up.len() == 1;
             let link = self.link(peer);
-            if !link.needs_attention() && !(waits && is_last) {
+            let stays = link.needs_attention() || waits && is_last;
+            if !stays {
                 // It must not come back by itself: a rank that always has something to do never
                 // gives its core away.
                 link.wire.is_setting_up = false;
@@ -237,6 +243,49 @@ impl Net {
         self.transmit(peer)
     }
 
+    /// Where there is a better path than that of the connection to `peer`, it is asked by probes
+    /// whether it carries again; then the connection returns to it.
+    fn look_back(&mut self, peer: u32) -> Outcome {
+        let (now, me) = (self.connect.now(), self.connect.me);
+        let is_idle = self.is_idle(peer);
+        let wire = &mut self.link(peer).wire;
+        let is_up = wire.session.is_up();
+        let current = wire.by.filter(|_| is_up);
+        let seen = Seen {
+            current,
+            // Silence is no failure before each rank has an echo that answers while it computes.
+            oldest: None,
+            is_idle,
+            // The lower rank's: where each had its own best path, each would undo the other's.
+            may_return: is_up && me < peer,
+        };
+        wire.looks_back =
+            seen.may_return && current.is_some_and(|current| wire.paths.better(current).is_some());
+        if !wire.looks_back {
+            return Ok(());
+        }
+        wire.probes.look(&seen, &mut wire.paths, now);
+        while let Some(probe) = self.link(peer).wire.probes.poll() {
+            self.probe(peer, probe.by, probe.counter)?;
+        }
+        let wire = &mut self.link(peer).wire;
+        if let Some(ProbeNews::Return(by)) = wire.probes.poll_news() {
+            wire.session.handle_return(by, now);
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is under way to or from `peer`.
+    fn is_idle(&self, peer: u32) -> bool {
+        let link = self.links[peer as usize].as_deref();
+        let moves = self.moves.transfers.iter().flatten();
+        let mut moves = moves.filter(|one| one.peer == peer);
+        let mut offers = self.moves.offers.values();
+        link.is_none_or(|link| link.acks.log.is_empty() && link.is_quiet())
+            && moves.next().is_none()
+            && !offers.any(|offer| offer.peer == peer)
+    }
+
     /// Reads the card of `peer` anew, where that may help: while it is asked and does not answer, or
     /// has told of a newer one.
     fn read_card<R: Roster>(&mut self, roster: &R, peer: u32, now: Ns) {
@@ -284,7 +333,10 @@ impl Link {
     /// Whether its session has something to do by itself, or to say.
     fn needs_attention(&self) -> bool {
         let wire = &self.wire;
-        let waits = wire.waits_to_say || self.long.lane.waits() || wire.read_at.is_some();
+        let waits = wire.waits_to_say
+            || self.long.lane.waits()
+            || wire.read_at.is_some()
+            || wire.looks_back;
         wire.session.poll_timeout().is_some() || waits || wire.is_at_work()
     }
 }

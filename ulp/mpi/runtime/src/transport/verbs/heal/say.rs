@@ -172,8 +172,8 @@ impl Net {
         if self.link(peer).wire.reach.handle_origin(datagram) {
             self.renew_paths(peer);
         }
-        if datagram.kind == Kind::Probed && adapter_of(datagram.epoch.0).is_some() {
-            self.handle_probed(datagram.epoch.0);
+        if datagram.kind == Kind::Probed {
+            self.handle_probed(peer, datagram.epoch.0);
         }
         let by = self.path_by(peer, (adapter, port), datagram);
         let wire = &mut self.link(peer).wire;
@@ -191,13 +191,16 @@ impl Net {
         self.heed(peer);
     }
 
-    /// The probe of an adapter has come back.
-    fn handle_probed(&mut self, counter: u32) {
+    /// A probe to `peer` has come back: of an adapter, or of a path.
+    fn handle_probed(&mut self, peer: u32, counter: u32) {
         let now = self.connect.now();
         if let Some(id) = adapter_of(counter) {
             let news = AdapterNews::Probed(counter);
             self.rails.adapters.handle(id, news, now);
             self.heed_adapters();
+        } else {
+            let wire = &mut self.link(peer).wire;
+            wire.probes.handle_probed(counter, &mut wire.paths, now);
         }
     }
 
