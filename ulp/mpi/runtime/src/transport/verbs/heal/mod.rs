@@ -24,7 +24,7 @@ use ferriband_ibv::VerbsError;
 
 pub use fence::Fence;
 pub use rails::Rails;
-pub use renew::{Kept, KeysTold, Known, Offer};
+pub use renew::KeysTold;
 pub use replay::Replay;
 pub use say::Way;
 
