@@ -164,14 +164,15 @@ done
 wait $job
 "#;
 
-/// Long messages between two ranks of one host, by each way, while that fails.
-fn long_messages_go_on_while(fault: &str, pause: &str, rounds: &str) {
+/// Long messages between two ranks of one host, by these ways, while that fails.
+fn long_messages_go_on_while(ways: &[&[&str]], [fault, pause, rounds]: [&str; 3]) {
     if !has_network_namespaces() {
         return;
     }
     let program = Program::new("healslong");
-    for (number, way) in WAYS.iter().enumerate() {
-        let file = program.0.with_extension(number.to_string());
+    for (number, way) in ways.iter().enumerate() {
+        // Not by another extension: that is a number of its own, perhaps another program's.
+        let file = format!("{}.outside{number}", program.0.display());
         let output = Command::new("unshare")
             .args(["--user", "--map-current-user", "--keep-caps", "--net"])
             .args(["sh", "-c", LETS_FAIL, FERRIBAND])
@@ -189,12 +190,13 @@ fn long_messages_go_on_while(fault: &str, pause: &str, rounds: &str) {
 
 #[test]
 fn long_messages_go_on_when_an_administrator_lets_queue_pairs_fail() {
-    long_messages_go_on_while("qp-error --all", "0.02", "10");
+    long_messages_go_on_while(&WAYS, ["qp-error --all", "0.02", "10"]);
 }
 
 #[test]
 fn long_messages_go_on_when_the_only_device_of_both_ranks_fails_and_is_opened_anew() {
-    long_messages_go_on_while("fatal ferri0 --for 30ms", "0.4", "6");
+    // Not by the lane: docs/design/heal.md, 8, landing 7 (xiii).
+    long_messages_go_on_while(&WAYS[..2], ["fatal ferri0 --for 30ms", "0.4", "6"]);
 }
 
 #[test]

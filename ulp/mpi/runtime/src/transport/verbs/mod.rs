@@ -26,6 +26,7 @@ mod long;
 pub mod memory;
 mod moves;
 mod news;
+mod numbers;
 mod offers;
 mod post;
 mod queue;

@@ -7,8 +7,8 @@
 
 use super::errors::{failed, refused};
 use super::memory::{Area, Buffers, Reach};
+use super::numbers::Numbers;
 use super::receive::{BATCH, Receives};
-use super::setup::Numbers;
 use super::{DATAGRAMS, GRH, Id, MOST_DATAGRAMS, MOST_RECEIVES, lane};
 use crate::errors::Outcome;
 use ferriband_heal::datagram::DATAGRAM;

@@ -10,7 +10,6 @@ use crate::transport::contract::Roster;
 use ferriband_heal::datagram::DATAGRAM;
 use ferriband_heal::{AdapterId, Datagram, Endpoint, Epoch, Ns, Path, PathId, Session, State};
 use ferriband_ibv::{Access, Mtu, Qp, QpCaps, QpInit, QpType, Qpn, Rtr, Rts, VerbsError};
-use std::collections::HashMap;
 use std::time::Instant;
 
 /// READs that one side has under way at most.
@@ -42,54 +41,6 @@ impl Connect {
     /// Nanoseconds since the device was opened.
     pub(super) fn now(&self) -> Ns {
         Ns(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-}
-
-/// The ranks behind our queue pairs.
-pub struct Numbers {
-    ranks: HashMap<u32, u32>,
-    /// The last that was asked for, and its rank.
-    last: (u32, u32),
-}
-
-impl Default for Numbers {
-    fn default() -> Self {
-        Self {
-            ranks: HashMap::new(),
-            last: NO_PAIR,
-        }
-    }
-}
-
-/// No queue pair has that number.
-const NO_PAIR: (u32, u32) = (u32::MAX, 0);
-
-impl Numbers {
-    /// The rank behind the queue pair `number`.
-    #[inline]
-    pub(super) fn rank_of(&mut self, number: u32) -> Option<u32> {
-        if self.last.0 == number {
-            return Some(self.last.1);
-        }
-        let rank = *self.ranks.get(&number)?;
-        self.last = (number, rank);
-        Some(rank)
-    }
-
-    /// Whether no queue pair leads to anybody.
-    pub(super) fn is_empty(&self) -> bool {
-        self.ranks.is_empty()
-    }
-
-    /// The queue pair `number` is to `peer`.
-    pub(super) fn insert(&mut self, number: u32, peer: u32) {
-        self.ranks.insert(number, peer);
-    }
-
-    /// The queue pairs to `peer` are no more.
-    pub(super) fn forget_all_of(&mut self, peer: u32) {
-        self.ranks.retain(|_, rank| *rank != peer);
-        self.last = NO_PAIR;
     }
 }
 
