@@ -304,6 +304,11 @@ impl Reachable {
         self.address
     }
 
+    /// Its bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
     /// What peers name it by.
     pub fn rkey(&self) -> u32 {
         self.rkey

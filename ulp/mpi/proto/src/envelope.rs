@@ -51,8 +51,10 @@ pub enum Kind {
     Bundle = 18,
     /// A second queue pair of mine, whose receives are for long messages of yours.
     Lane = 19,
+    /// Memory that a message of the sender's has named has another key.
+    Renew = 20,
     /// A word about failures: that a communicator is revoked, or of an agreement ([`crate::agree`]).
-    Fault = 20,
+    Fault = 21,
 }
 
 /// Bytes of the length before each message of a bundle: of its envelope and what follows, little-endian.
@@ -79,7 +81,8 @@ impl Kind {
             17 => Self::Piece,
             18 => Self::Bundle,
             19 => Self::Lane,
-            20 => Self::Fault,
+            20 => Self::Renew,
+            21 => Self::Fault,
             _ => return None,
         })
     }
@@ -97,6 +100,7 @@ impl Kind {
                 | Self::Closed
                 | Self::Resume
                 | Self::Bundle
+                | Self::Renew
         )
     }
 }
@@ -340,6 +344,33 @@ impl Fin {
     }
 }
 
+/// Body of [`Kind::Renew`]: 32 bytes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Renew {
+    /// The request of who sends this, as its RTS or CTS named it.
+    pub token: U64,
+    /// Where its memory begins.
+    pub address: U64,
+    /// Key for that.
+    pub rkey: U32,
+    /// 0, or the error class with which the message ends.
+    pub class: U32,
+    /// [`Renew::SOURCE`] or [`Renew::SINK`].
+    pub what: U32,
+    /// Zero.
+    pub zero: U32,
+}
+
+impl Renew {
+    /// The memory is what an RTS named.
+    pub const SOURCE: u32 = 1;
+    /// The memory is what a CTS named.
+    pub const SINK: u32 = 2;
+}
+
 /// Body of [`Kind::Matched`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -432,6 +463,7 @@ mod tests {
             Kind::Closed,
             Kind::Resume,
             Kind::Lane,
+            Kind::Renew,
         ])
     }
 
@@ -489,5 +521,6 @@ mod tests {
         assert_eq!(size_of::<Fin>(), 32);
         assert_eq!(size_of::<Channel>(), 32);
         assert_eq!(size_of::<Lane>(), 12);
+        assert_eq!(size_of::<Renew>(), 32);
     }
 }

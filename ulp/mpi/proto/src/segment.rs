@@ -67,7 +67,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -102,10 +102,8 @@ pub mod area {
     pub const STARTED: u64 = 104;
     /// 8 words of u64, a bit for each rank that has opened a channel to this one.
     pub const INBOUND: u64 = 128;
-    /// u32: 1 if the rank's card lies below.
+    /// u32: 1 if the rank's card lies at [`CARD`].
     pub const HAS_CARD: u64 = 192;
-    /// A [`crate::card::Card`].
-    pub const CARD: u64 = 200;
     /// u64, [`crate::joint::Left`]: the message that this rank copies, and its sender with it. Opened by this rank, which also writes the words up to JOINT_LENGTH; the sender takes
     /// chunks out of it.
     pub const JOINT: u64 = 256;
@@ -121,6 +119,11 @@ pub mod area {
     pub const JOINT_LENGTH: u64 = 288;
     /// u64, [`crate::joint::Done`], written by that sender.
     pub const JOINT_DONE: u64 = 320;
+    /// A [`ferriband_heal::card::Card`]. It changes when an adapter is opened anew, or a port has another
+    /// address: it is read between two equal even serials ([`CARD_SERIAL`]).
+    pub const CARD: u64 = 336;
+    /// u32 in the card: its serial, odd while the card is written.
+    pub const CARD_SERIAL: u64 = CARD + 8;
     /// Words of u64, a [`crate::heals::RankReport`]: what the rank has moved, as it says at its
     /// end.
     pub const REPORT: u64 = 512;
@@ -430,8 +433,10 @@ mod tests {
             assert_eq!(last.0 + last.1, layout.total());
         }
         assert!(area::INBOUND + u64::from(MAX_RANKS / 8) <= area::HAS_CARD);
-        assert!(area::CARD + crate::card::CARD as u64 <= area::JOINT);
-        const { assert!(area::JOINT_DONE + 8 <= AREA) };
+        const {
+            assert!(area::HAS_CARD + 4 <= area::JOINT && area::JOINT_DONE + 8 <= area::CARD);
+            assert!(area::CARD + ferriband_heal::card::CARD as u64 <= area::REPORT);
+        }
     }
 
     #[test]

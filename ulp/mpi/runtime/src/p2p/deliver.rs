@@ -218,7 +218,7 @@ impl Runtime {
             tag,
             content,
             synchronous,
-            ..
+            seq: told,
         }) = self.point.unexpected.held.remove(held)
         else {
             return Err(MpiError::new(MPI_ERR_INTERN));
@@ -244,7 +244,7 @@ impl Runtime {
                 length,
                 offered,
             } => {
-                self.fetch(receive, rank, tag, request, length, offered)?;
+                self.fetch(receive, rank, tag, request, length, (offered, told))?;
             }
         }
         if let Some(seq) = synchronous {

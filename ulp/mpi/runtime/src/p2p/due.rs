@@ -34,6 +34,8 @@ pub enum Due {
         length: u64,
         /// How it can be had.
         offered: Offered,
+        /// The number of the message that said so.
+        told: u32,
     },
     /// A rank of the world asks for a long message.
     Asked(u32, Cts),
@@ -101,8 +103,9 @@ impl Runtime {
                 request,
                 length,
                 offered,
+                told,
             } => match self.point.requests.unfinished(receive) {
-                Some(receive) => self.fetch(receive, rank, tag, request, length, offered),
+                Some(receive) => self.fetch(receive, rank, tag, request, length, (offered, told)),
                 // Its sender has died, or its communicator was revoked meanwhile: who lives waits for
                 // a word.
                 None => {

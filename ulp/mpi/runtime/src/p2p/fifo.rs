@@ -75,8 +75,16 @@ impl Runtime {
                     .synchronous
                     .push((seq, request));
             }
-            Work::Rendezvous => self.point.requests[request].seq = seq,
-            Work::Moving { .. } => self.transports.has_told_written(peer, token, seq),
+            Work::Rendezvous => {
+                self.point.requests[request].seq = seq;
+                let name = self.point.requests.token(request);
+                self.transports.has_told_key(token, name, seq);
+            }
+            Work::Moving { .. } => {
+                self.transports.has_told_written(peer, token, seq);
+                let name = self.point.requests.token(request);
+                self.transports.has_told_key(token, name, seq);
+            }
             _ => (),
         }
     }

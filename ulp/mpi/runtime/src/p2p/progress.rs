@@ -42,6 +42,11 @@ impl Owner for Runtime {
     }
 
     #[cold]
+    fn handle_keys(&mut self, peer: u32) {
+        self.name_keys_anew(peer);
+    }
+
+    #[cold]
     fn handle_loss(&mut self, lost: Lost) -> Outcome {
         if let Some(peer) = lost.peer
             && !self.point.peers[peer as usize].lost

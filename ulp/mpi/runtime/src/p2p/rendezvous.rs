@@ -14,9 +14,9 @@ use crate::p2p::request::Work;
 use crate::p2p::runtime::Runtime;
 use crate::p2p::unexpected::{Content, Held};
 use crate::transport::Transports;
-use crate::transport::contract::{Asked, Fetch, Fetched, Message, Offered, Served, body_of};
+use crate::transport::contract::{Asked, Body, Fetch, Fetched, Message, Offered, Served, body_of};
 use ferriband_mpi_proto::envelope::{self, Envelope, Kind, Piece, Rts};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 impl Point {
     /// A rank has a long message for this one.
@@ -42,6 +42,7 @@ impl Point {
                     request,
                     length,
                     offered,
+                    told: envelope.seq,
                 });
                 return Ok(());
             }
@@ -97,7 +98,7 @@ impl Runtime {
         tag: i32,
         request: u64,
         length: u64,
-        offered: Offered,
+        (offered, told): (Offered, u32),
     ) -> Outcome {
         let entry = &self.point.requests[receive];
         let (peer, sink) = (entry.peer, entry.sink);
@@ -111,6 +112,7 @@ impl Runtime {
             send: request,
             length,
             offered,
+            told,
             waits: self.point.requests.waits.awaited != NOBODY,
         };
         let fetched = match wanted {
@@ -161,7 +163,39 @@ impl Runtime {
         let peer = self.point.requests[receive].peer;
         let mut message = Message::answer(Kind::Cts, cts.as_bytes());
         message.head.context = note.into();
+        message.token = self.point.requests.slab.token(receive);
         self.queue(peer, message)
+    }
+
+    /// The messages that wait for `peer` name memory by keys of before: they name it by those that
+    /// there are now.
+    #[cold]
+    pub fn name_keys_anew(&mut self, peer: u32) {
+        for message in &mut self.point.peers[peer as usize].fifo {
+            let Some(place) = self.transports.place_of(message.token) else {
+                continue;
+            };
+            let body = message.body.as_slice();
+            match message.head.kind {
+                Kind::Rts => {
+                    if let Ok(mut rts) = Rts::read_from_bytes(body)
+                        && matches!(Offered::of(&rts), Some(Offered::Readable(_)))
+                    {
+                        rts.rkey = place.rkey.into();
+                        message.body = Body::new(rts.as_bytes());
+                    }
+                }
+                Kind::Cts => {
+                    if let Ok(mut cts) = envelope::Cts::read_from_bytes(body)
+                        && matches!(Asked::of(&cts), Asked::Written(_))
+                    {
+                        cts.rkey = place.rkey.into();
+                        message.body = Body::new(cts.as_bytes());
+                    }
+                }
+                _ => (),
+            }
+        }
     }
 
     /// The first `wanted` bytes of a message of `length` come to a receive as `work` says.

@@ -7,7 +7,7 @@ use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::trace;
-use ferriband_mpi_proto::card::Card;
+use ferriband_heal::card::Card;
 use ferriband_mpi_proto::envelope::{Cts, Envelope, GET, Kind, PUT, Rts, WHOLE};
 use zerocopy::FromBytes;
 
@@ -188,6 +188,9 @@ pub struct Lost {
 
 /// What is known of the ranks of the world without a word to them.
 pub trait Roster {
+    /// This rank is reached so from here on.
+    fn publish(&self, card: &Card);
+
     /// Where a rank's datagrams go, once it has said so.
     fn card(&self, rank: u32) -> Option<Card>;
 
@@ -314,6 +317,8 @@ pub struct Fetch {
     pub length: u64,
     /// How it can be had.
     pub offered: Offered,
+    /// The number of the message that said so.
+    pub told: u32,
     /// The program waits meanwhile.
     pub waits: bool,
 }

@@ -20,10 +20,10 @@ use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use contract::{
-    Asked, Deliver, Fetch, Fetched, Head, LongSend, Lost, Message, Offered, Reached, Refused, Sent,
-    Served,
+    Asked, Deliver, Fetch, Fetched, Head, LongSend, Lost, Message, Offered, Place, Reached,
+    Refused, Sent, Served,
 };
-use ferriband_mpi_proto::card::Card;
+use ferriband_heal::card::Card;
 use ferriband_mpi_proto::fast::Design;
 use ferriband_mpi_proto::sizes::SharedSizes;
 use host::Host;
@@ -93,7 +93,7 @@ impl Transports {
             return Ok(None);
         }
         let net = Net::open(wanted, host.me(), self.reached.clone(), host.secret())?;
-        let card = *net.card();
+        let card = net.card();
         host.set_card(&card);
         self.net = Some(Box::new(net));
         Ok(Some(card))
@@ -249,6 +249,19 @@ impl Transports {
         if let Some(net) = &mut self.net {
             net.has_told_written(to, token, seq);
         }
+    }
+
+    /// What names memory of this side's for `to` has gone as number `seq`; the peer calls the
+    /// message `name`.
+    pub fn has_told_key(&mut self, token: Token, name: u64, seq: u32) {
+        if let Some(net) = &mut self.net {
+            net.has_told_key(token, name, seq);
+        }
+    }
+
+    /// Where the memory lies that a peer is to be told of for `token`.
+    pub fn place_of(&self, token: Token) -> Option<Place> {
+        self.net.as_ref()?.place_of(token)
     }
 
     /// The last piece is there of a message of `length` bytes that came from `from` in pieces.

@@ -6,7 +6,7 @@
 use super::Transports;
 use super::contract::{Deliver, Lost, Message};
 use super::shm::{Link, Ran};
-use super::verbs::Told;
+use super::verbs::{Round, Told};
 use crate::constants::MPI_SUCCESS;
 use crate::errors::Outcome;
 use ferriband_mpi_proto::envelope::{Fin, Kind};
@@ -34,6 +34,8 @@ pub trait Owner {
     /// Ends what concerns a rank that cannot be reached any more, and the call if the program wants
     /// to end then.
     fn handle_loss(&mut self, lost: Lost) -> Outcome;
+    /// Messages that wait for `peer` are to name the keys that [`Transports::place_of`] tells.
+    fn handle_keys(&mut self, peer: u32);
     /// Puts a message behind those that wait for `peer`, and sends what can be sent.
     fn queue(&mut self, peer: u32, message: Message) -> Outcome;
     /// Sends what waits for room, as far as there is any. True if something has gone.
@@ -83,34 +85,41 @@ impl Transports {
         Ok(did)
     }
 
-    /// Looks at the device. True if something happened.
+    /// Looks at the devices. True if something happened.
     pub fn look_at_device<O: Owner>(owner: &mut O) -> Outcome<bool> {
+        let net = owner.transports().net.as_mut();
+        let Some(net) = net.filter(|net| !net.needs_care()) else {
+            return Self::look_at_devices(owner);
+        };
+        net.look_anew();
+        let round = look_at_one(owner)?;
+        look_after(owner, round)
+    }
+
+    /// Looks at several devices, or at none if the only one has failed.
+    #[cold]
+    #[inline(never)]
+    fn look_at_devices<O: Owner>(owner: &mut O) -> Outcome<bool> {
         let net = owner.transports().net.as_mut();
         let Some(net) = net.filter(|net| !net.is_dead()) else {
             return Ok(false);
         };
         net.look_anew();
-        if net.has_parked() {
-            take_parked(owner)?;
+        let (count, all) = (net.rails(), net.looks_at_all());
+        let mut round = Round::default();
+        let mut outcome = Ok(());
+        for at in 0..count {
+            let net = owner.transports().net.as_mut();
+            if net.is_some_and(|net| net.take_in_hand(at, all)) {
+                let looked = look_at_one(owner).map(|one| round.add(one));
+                if let Some(net) = &mut owner.transports().net {
+                    net.put_back(at);
+                }
+                outcome = outcome.and(looked);
+            }
         }
-        let Some(net) = &mut owner.transports().net else {
-            return Ok(false);
-        };
-        let round = net.look()?;
-        if round.count != 0 {
-            take_completions(owner)?;
-        }
-        carry_all(owner)?;
-        let Self { net, host, .. } = owner.transports();
-        let (Some(net), Some(host)) = (net, host) else {
-            return Ok(false);
-        };
-        let mut did = net.look_after(round, host)?;
-        if net.has_blocks() {
-            did |= poll_blocks(owner)?;
-        }
-        Self::hear(owner, true)?;
-        Ok(round.count != 0 || did)
+        outcome?;
+        look_after(owner, round)
     }
 
     /// Has those buried who cannot be reached any more, and tells of messages that are over without
@@ -150,6 +159,39 @@ impl Transports {
             }
         }
     }
+}
+
+/// Looks at the device in hand, and takes what has come by it.
+#[inline(always)]
+fn look_at_one<O: Owner>(owner: &mut O) -> Outcome<Round> {
+    let net = owner.transports().net.as_ref();
+    if net.is_some_and(|net| net.has_parked()) {
+        take_parked(owner)?;
+    }
+    let Some(net) = &mut owner.transports().net else {
+        return Ok(Round::default());
+    };
+    let round = net.look()?;
+    if round.count != 0 {
+        take_completions(owner)?;
+    }
+    Ok(round)
+}
+
+/// What a look at devices has to do beside completions.
+#[inline(always)]
+fn look_after<O: Owner>(owner: &mut O, round: Round) -> Outcome<bool> {
+    carry_all(owner)?;
+    let Transports { net, host, .. } = owner.transports();
+    let (Some(net), Some(host)) = (net, host) else {
+        return Ok(false);
+    };
+    let mut did = net.look_after(round, host)?;
+    if net.has_blocks() {
+        did |= poll_blocks(owner)?;
+    }
+    Transports::hear(owner, true)?;
+    Ok(round.count != 0 || did)
 }
 
 /// A channel that is not looked at in each round. True if something came.
@@ -267,6 +309,7 @@ fn hear_news<O: Owner>(owner: &mut O, ends: bool) -> Outcome {
             Told::Ended(ended) => {
                 owner.told().done(ended.peer, ended.token, ended.done);
             }
+            Told::Keys(peer) => owner.handle_keys(peer),
         }
     }
     match ends {

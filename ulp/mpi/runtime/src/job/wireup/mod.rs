@@ -20,8 +20,8 @@ use crate::ground::fresh::Fresh;
 use crate::transport::host::Host;
 use crate::transport::host::meet::{self, Meeting};
 use claim::Kin;
+use ferriband_heal::card::{CARD, Card};
 use ferriband_launch::{Engine, Place, Which, inherit};
-use ferriband_mpi_proto::card::{CARD, Card};
 use std::io::{Read, Write};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
@@ -210,7 +210,7 @@ fn parse_address(text: &str) -> Option<(u32, Card)> {
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&digits[at * 2..at * 2 + 2], 16).ok()?;
     }
-    Some((host.parse().ok()?, Card::parse(&bytes)?))
+    Some((host.parse().ok()?, Card::parse(&bytes).ok()?))
 }
 
 /// The last fence begins, after which no rank needs another.
@@ -263,14 +263,20 @@ impl From<ferriband_launch::Error> for MpiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferriband_heal::card::Address;
 
     #[test]
     fn a_card_travels_as_text() {
-        let card = Card {
-            qpn: 77,
+        let address_of = Address {
+            ud: 77,
             mtu: 3,
             is_ethernet: true,
-            ..Card::default()
+            ..Address::default()
+        };
+        let card = Card {
+            serial: 2,
+            receive: 64,
+            addresses: [Some(address_of), None, None, None],
         };
         let text = address(4, &card);
         assert!(text.len() <= ferriband_launch::pmi::LONGEST_VALUE);

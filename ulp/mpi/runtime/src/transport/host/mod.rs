@@ -12,7 +12,7 @@ pub mod segment;
 
 use crate::transport::contract::Roster;
 use bell::{Bells, listen};
-use ferriband_mpi_proto::card::{CARD, Card};
+use ferriband_heal::card::{CARD, Card};
 use ferriband_mpi_proto::heals::RankReport;
 use ferriband_mpi_proto::segment::{Life, area as rank_area};
 use segment::Segment;
@@ -175,27 +175,40 @@ impl Host {
         self.write_card(self.me, card);
     }
 
+    /// A card is read between two equal even serials.
     fn write_card(&self, rank: u32, card: &Card) {
+        let serial = self.word(rank, rank_area::CARD_SERIAL);
+        serial.store(card.serial | 1, Ordering::Relaxed);
+        std::sync::atomic::fence(Ordering::Release);
         for (place, four) in (0..).zip(card.emit().chunks_exact(4)) {
-            let word = u32::from_ne_bytes(four.try_into().expect("four bytes"));
-            self.word(rank, rank_area::CARD + place * 4)
-                .store(word, Ordering::Relaxed);
+            let (at, word) = (
+                rank_area::CARD + place * 4,
+                u32::from_ne_bytes(of_four(four)),
+            );
+            if at != rank_area::CARD_SERIAL {
+                self.word(rank, at).store(word, Ordering::Relaxed);
+            }
         }
+        serial.store(card.serial, Ordering::Release);
         self.word(rank, rank_area::HAS_CARD)
             .store(1, Ordering::Release);
     }
 
-    /// The card of `rank`, once it has left one.
+    /// The card of `rank`, once it has left one, and unless it is being written.
     pub fn card(&self, rank: u32) -> Option<Card> {
         if self.word(rank, rank_area::HAS_CARD).load(Ordering::Acquire) != 1 {
             return None;
         }
+        let serial = self.word(rank, rank_area::CARD_SERIAL);
+        let before = serial.load(Ordering::Acquire);
         let mut bytes = [0; CARD];
         for (place, four) in (0..).zip(bytes.chunks_exact_mut(4)) {
             let word = self.word(rank, rank_area::CARD + place * 4);
             four.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
-        Card::parse(&bytes)
+        std::sync::atomic::fence(Ordering::Acquire);
+        let is_whole = before.is_multiple_of(2) && serial.load(Ordering::Relaxed) == before;
+        Card::parse(&bytes).ok().filter(|_| is_whole)
     }
 
     /// Wakes `rank` if it sleeps: after what it shall find was stored.
@@ -266,7 +279,16 @@ impl Host {
     }
 }
 
+/// The bytes of a chunk of four.
+fn of_four(bytes: &[u8]) -> [u8; 4] {
+    bytes.try_into().expect("chunks_exact(4) gives four")
+}
+
 impl Roster for Host {
+    fn publish(&self, card: &Card) {
+        self.set_card(card);
+    }
+
     fn card(&self, rank: u32) -> Option<Card> {
         Self::card(self, rank)
     }

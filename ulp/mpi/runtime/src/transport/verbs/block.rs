@@ -6,7 +6,7 @@
 //! because both took the same queue pair. How channels come and go is in [`super::channel`], how a
 //! record is written in [`super::post`].
 
-use super::memory::Buffers;
+use super::memory::{Area, Buffers};
 use super::queue::What;
 use super::receive::is_met_again;
 use super::{Lent, Net};
@@ -46,7 +46,7 @@ pub struct Blocks {
     /// Those in use that were looked at before the round stopped.
     pub(super) place: usize,
     /// A word for each rank, to which it returns credit.
-    pub(super) returns: Buffers,
+    pub(super) returns: Area,
     /// Peers who are to be told what has been taken from them, once there is room.
     pub(super) owing: Vec<u32>,
     /// When their senders were last judged.

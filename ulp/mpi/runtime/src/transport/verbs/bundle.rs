@@ -250,8 +250,9 @@ impl Net {
 
     /// Posts a bundle, for which there is room.
     fn send_bundle(&mut self, peer: u32, (buffer, length): (u32, usize), what: What) -> Outcome {
-        let elements = [self.stages.memory.element(buffer, length as u32)];
-        let request = SendWr::send(self.link(peer).wire.id, &elements);
+        let (id, key) = (self.link(peer).wire.id, self.link(peer).wire.queue.stage);
+        let elements = [(self.stages.memory).element_by(key, buffer, 0, length as u32)];
+        let request = SendWr::send(id, &elements);
         let sent = self.submit(peer, request, SendFlags::empty(), what)?;
         if !sent && !self.link(peer).is_ready() {
             // It lies in the log and has its numbers: it goes in the next life.

@@ -87,7 +87,7 @@ impl Outbound {
             _ => None,
         };
         let old = self.old.iter().map(|(_, mirror)| mirror);
-        old.chain(now).map(Buffers::bytes).sum()
+        old.chain(now).map(|mirror| mirror.bytes()).sum()
     }
 
     /// Gives the block up; `posted` is the number of the last request.
@@ -171,8 +171,8 @@ impl Net {
         }
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let name = c"ferriband-mpi-block";
-        let memory =
-            Buffers::new(&self.device.pd, name, 1, plan.size(), access).map_err(|_| false)?;
+        let memory = Buffers::new(&self.rail_of(peer).device.pd, name, 1, plan.size(), access)
+            .map_err(|_| false)?;
         let granted = Channel {
             rkey: memory.rkey().into(),
             address: memory.address().into(),
@@ -254,7 +254,7 @@ impl Net {
         let usual = self.limits.fast.plan;
         let (address, rkey) = (
             self.blocks.returns.address() + u64::from(peer) * 8,
-            self.blocks.returns.rkey(),
+            self.rail_of(peer).returns.rkey().0,
         );
         let out = &mut self.link(peer).fast.out;
         let plan = *out.plan.get_or_insert(usual);
@@ -375,7 +375,8 @@ impl Net {
             None
         } else {
             let name = c"ferriband-mpi-mirror";
-            match Buffers::new(&self.device.pd, name, 1, plan.mirror(), Access::LOCAL_WRITE) {
+            let pd = &self.rail_of(peer).device.pd;
+            match Buffers::new(pd, name, 1, plan.mirror(), Access::LOCAL_WRITE) {
                 Ok(mirror) => Some(mirror),
                 Err(_) => {
                     // Without memory for the mirror the block is of no use.

@@ -65,7 +65,7 @@ impl Net {
     ) {
         let ended = match at_fault {
             AtFault::Landing => self.end_landing(peer),
-            AtFault::Transfer(index) => self.end_moving(index),
+            AtFault::Transfer(index) => self.end_moving(index, MPI_ERR_BUFFER),
         };
         if let Some(Ended { token, done, .. }) = ended {
             lent.done(peer, token, done);
@@ -84,8 +84,8 @@ impl Net {
         })
     }
 
-    fn end_moving(&mut self, index: u32) -> Option<Ended> {
-        let class = MPI_ERR_BUFFER;
+    /// A message that moves ends with this class.
+    pub(super) fn end_moving(&mut self, index: u32, class: i32) -> Option<Ended> {
         let place = self.moves.transfers.get_mut(index as usize)?;
         let transfer = place.as_mut()?;
         if let Direction::Lane(range) = &mut transfer.direction {

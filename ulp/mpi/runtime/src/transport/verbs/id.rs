@@ -16,10 +16,10 @@ const LIVES: u64 = 1 << (KIND - LIFE);
 pub(super) enum Id {
     /// Receive buffer.
     Receive(u32),
-    /// Buffer of a datagram.
-    Datagram(u32),
-    /// A datagram of this process.
-    Sent,
+    /// Buffer of a datagram at this port.
+    Datagram(u8, u32),
+    /// A datagram of this process, by this port.
+    Sent(u8),
     /// A request to this rank.
     Peer(u32),
     /// A SEND to this rank by the lane.
@@ -33,8 +33,8 @@ impl Id {
     pub(super) const fn code(self) -> u64 {
         match self {
             Self::Receive(index) => 1 << KIND | index as u64,
-            Self::Datagram(index) => 2 << KIND | index as u64,
-            Self::Sent => 3 << KIND,
+            Self::Datagram(port, index) => 2 << KIND | (port as u64) << LIFE | index as u64,
+            Self::Sent(port) => 3 << KIND | (port as u64) << LIFE,
             Self::Peer(rank) => 4 << KIND | rank as u64,
             Self::Laned(rank) => 5 << KIND | rank as u64,
             Self::Landed(rank) => 6 << KIND | rank as u64,
@@ -54,11 +54,11 @@ impl Id {
 
     #[inline]
     pub(super) fn of(code: u64) -> Option<Self> {
-        let index = code as u32;
+        let (index, port) = (code as u32, (code >> LIFE) as u8);
         Some(match code >> KIND {
             1 => Self::Receive(index),
-            2 => Self::Datagram(index),
-            3 => Self::Sent,
+            2 => Self::Datagram(port, index),
+            3 => Self::Sent(port),
             4 => Self::Peer(index),
             5 => Self::Laned(index),
             6 => Self::Landed(index),
@@ -93,8 +93,9 @@ mod tests {
             }
         }
         assert_eq!(Id::of(Id::Receive(3).code()), Some(Id::Receive(3)));
-        assert_eq!(Id::of(Id::Datagram(4).code()), Some(Id::Datagram(4)));
-        assert_eq!(Id::of(Id::Sent.code()), Some(Id::Sent));
+        for id in [Id::Datagram(1, 4), Id::Datagram(2, 4), Id::Sent(1)] {
+            assert_eq!(Id::of(id.code()), Some(id));
+        }
         assert_eq!([Id::of(0), Id::of(u64::MAX)], [None; 2]);
     }
 }

@@ -22,7 +22,7 @@ use super::id::are_of_one_life;
 use super::memory::Reachable;
 use super::news::News;
 use super::queue::{Queue, What, first_psn};
-use super::{Id, Lent, Net, PORT};
+use super::{Id, Lent, Net};
 use crate::constants::{MPI_ERR_INTERN, MPI_SUCCESS};
 use crate::errors::{Outcome, broken};
 use crate::handle::Token;
@@ -386,9 +386,12 @@ impl Net {
         let lanes = self.links.iter().flatten();
         let count = lanes.filter(|link| link.long.lane.is_counted).count();
         let may_be = count < MOST as usize || self.link(peer).long.lane.is_counted;
-        if !self.device.has_lanes || !may_be {
+        if !self.rails.common.has_lanes || !may_be {
             return Ok(None);
         }
+        let port = self.link(peer).wire.path.port;
+        let rail = self.rail_of(peer);
+        let stage = rail.stages.lkey();
         let caps = QpCaps {
             send_wr: DEPTH,
             recv_wr: DEPTH,
@@ -398,24 +401,24 @@ impl Net {
         };
         let init = QpInit {
             caps,
-            ..QpInit::new(QpType::Rc, &self.device.cq, &self.device.cq)
+            ..QpInit::new(QpType::Rc, &rail.device.cq, &rail.device.cq)
         };
-        let qp = Qp::create(&self.device.pd, &init)?;
-        qp.init(PORT, 0, Access::LOCAL_WRITE)?;
+        let qp = Qp::create(&rail.device.pd, &init)?;
+        qp.init(port, 0, Access::LOCAL_WRITE)?;
         let link = self.link(peer);
         let id = Id::Landed(peer).in_life_of(link.wire.id);
         let landing = link.long.lane.landing.clone();
         for (receive, length) in landing {
-            let Some(range) = self.moves.offers.get(&receive) else {
+            let Some(offer) = self.moves.offers.get(&receive) else {
                 continue;
             };
-            let elements = [range.element(0, length as u32)];
+            let elements = [offer.range.element(0, length as u32)];
             qp.post_recv(&mut RecvWr::new(id, &elements))?;
         }
         let (qpn, psn) = (qp.number().0, first_psn(qp.number().0));
         let lane = &mut self.link(peer).long.lane;
         lane.psn = psn;
-        lane.queue.qp = Some(qp);
+        (lane.queue.qp, lane.queue.stage) = (Some(qp), stage);
         Ok(Some((qpn, psn)))
     }
 
@@ -430,7 +433,7 @@ impl Net {
             ..link.wire.end
         };
         let psn = link.long.lane.psn;
-        self.take_up(&qp, psn, &end)
+        self.take_up(peer, &qp, psn, &end)
     }
 
     /// Posts the SEND of a message into the receive whose turn it is. False if the queue is full,

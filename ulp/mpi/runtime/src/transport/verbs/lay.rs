@@ -2,7 +2,7 @@
 //!
 //! Owns: that order. Must not know: what the memory is for.
 
-use super::memory::Buffers;
+use super::memory::Area;
 use crate::ground::memory::Source;
 use ferriband_mpi_proto::envelope::{ENVELOPE, Envelope};
 
@@ -30,7 +30,7 @@ impl Room for [u8] {
 /// A buffer of several, from a place on.
 pub(super) struct Staged<'a> {
     /// All of them.
-    pub memory: &'a Buffers,
+    pub memory: &'a Area,
     /// Which one.
     pub index: u32,
     /// From where on.

@@ -11,7 +11,7 @@ use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome, broken};
 use crate::transport::contract::{Deliver, Lost, Roster};
 use ferriband_heal::{Cause, PeerNews, State};
-use ferriband_ibv::{EventKind, Subject, Wc, WcStatus};
+use ferriband_ibv::{Wc, WcStatus};
 use ferriband_mpi_proto::envelope::Kind;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
@@ -27,18 +27,21 @@ pub struct Life {
     pub(super) alive: Instant,
     /// The end has begun: each request has a completion.
     pub(super) closing: bool,
+    /// There are adapters beside the one in hand, or that one is closed.
+    pub(super) has_rails: bool,
     /// Why the device has failed, if it has said so and nobody has asked since.
-    failure: Option<String>,
+    pub(super) failure: Option<String>,
 }
 
 impl Life {
     /// All are there.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(has_rails: bool) -> Self {
         Self {
             news: Vec::new(),
             is_dead: false,
             alive: Instant::now(),
             closing: false,
+            has_rails,
             failure: None,
         }
     }
@@ -97,9 +100,12 @@ impl Net {
         } else {
             MPI_ERR_PROC_ABORTED
         };
-        // Whether a host that does not answer is there, nobody says.
+        // Whether a host that does not answer is there, nobody says; by another way it may be asked.
         let is_far = self.connect.reached[peer as usize] == Reached::Far;
-        let is_unheard = is_far && status == WcStatus::RetryExceeded;
+        let is_unheard = is_far && status == WcStatus::RetryExceeded && !self.has_other_way(peer);
+        if status == WcStatus::RetryExceeded {
+            self.is_unanswered(peer);
+        }
         if class != MPI_ERR_BUFFER && !is_unheard && self.heals(peer) {
             self.end_life(peer, cause_of(status));
             return Ok(());
@@ -137,7 +143,7 @@ impl Net {
                 self.lose(peer, why, MPI_ERR_PROC_ABORTED);
             }
         }
-        format!("{} has failed: {why}", self.device.name)
+        format!("{} has failed: {why}", self.rail.device.name)
     }
 
     /// Whether the device has failed: then nothing of it is asked any more.
@@ -207,14 +213,18 @@ impl Net {
     /// `are_quiet`: no sender writes to a block.
     /// A round must follow before the sleep.
     pub fn arm(&mut self, are_quiet: bool, stalled: &[u32]) -> Outcome<(Vec<RawFd>, i32)> {
-        self.device
-            .cq
-            .arm(false)
-            .map_err(|error| failed(&self.device.name, error))?;
-        let fds = vec![
-            self.device.channel.fd().as_raw_fd(),
-            self.device.context.async_fd().as_raw_fd(),
-        ];
+        let mut fds = Vec::new();
+        self.look_at_all_next();
+        for rail in self.all_rails().filter(|rail| rail.is_open) {
+            let device = &rail.device;
+            match device.cq.arm(false) {
+                Ok(()) => fds.push(device.channel.fd().as_raw_fd()),
+                // It says by itself that it has failed.
+                Err(_) if self.limits.heal.is_on => (),
+                Err(error) => return Err(failed(&device.name, error)),
+            }
+            fds.push(device.context.async_fd().as_raw_fd());
+        }
         let waits_for_acks = self.waits_for_acks();
         let waits_for_card = stalled.iter().any(|peer| {
             self.links[*peer as usize]
@@ -240,40 +250,18 @@ impl Net {
 
     /// Takes what the device has to say that is no completion. Why it has failed, if it has.
     pub fn hear(&mut self) -> Outcome<Option<String>> {
-        while self
-            .device
-            .channel
-            .next_event()
-            .map_err(|error| failed(&self.device.name, error))?
-            .is_some()
-        {}
-        self.take_events()?;
-        Ok(self.life.failure.take())
-    }
-
-    /// Takes the events of the device.
-    pub(super) fn take_events(&mut self) -> Outcome {
-        while let Some(event) = self
-            .device
-            .context
-            .next_async_event()
-            .map_err(|error| failed(&self.device.name, error))?
-        {
-            match (event.kind, event.subject) {
-                (EventKind::SrqLimitReached, _) => self.double_receives()?,
-                (EventKind::DeviceFatal | EventKind::CqError | EventKind::SrqError, _) => {
-                    self.life.failure = Some(format!("{:?}", event.kind));
+        for rail in self.all_rails().filter(|rail| rail.is_open) {
+            loop {
+                match rail.device.channel.next_event() {
+                    Ok(Some(_)) => (),
+                    Ok(None) => break,
+                    Err(_) if self.limits.heal.is_on => break,
+                    Err(error) => return Err(failed(&rail.device.name, error)),
                 }
-                (EventKind::LastWqeReached, Subject::Qp { number, .. }) => {
-                    if let Some(peer) = self.numbers.rank_of(number.0) {
-                        self.has_stopped(peer);
-                    }
-                }
-                // A queue pair that fails says so by its completions.
-                _ => (),
             }
         }
-        Ok(())
+        self.take_events()?;
+        Ok(self.life.failure.take())
     }
 
     /// The connection to `peer` is gone: nothing of it reads or writes memory any more, and what it
@@ -283,7 +271,7 @@ impl Net {
     pub(super) fn lose(&mut self, peer: u32, why: &str, class: i32) -> MpiError {
         let text = format!(
             "the connection to rank {peer} by {} is lost: {why}",
-            self.device.name
+            self.name_to(peer)
         );
         let link = self.link(peer);
         let is_news = link.wire.lost.is_none();
@@ -316,7 +304,7 @@ impl Net {
         if self.life.is_dead || self.link(peer).wire.queue.qp.is_none() {
             let wire = &mut self.link(peer).wire;
             (wire.fence, wire.queue.qp) = (None, None);
-            self.numbers.forget_all_of(peer);
+            self.rail_of(peer).numbers.forget_all_of(peer);
         } else if is_news {
             self.begin_burial(peer);
         }

@@ -2,19 +2,16 @@
 //! what the last messages said, long messages, and those that go together.
 
 use super::channel::Outbound;
-use super::heal::{Fence, Replay};
+use super::heal::{Fence, KeysTold, Replay, Way};
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
-use ferriband_heal::{Endpoint, Paths, Session};
-use ferriband_ibv::Ah;
+use ferriband_heal::{AdapterId, Endpoint, Ns, Path, PathId, Paths, Probes, Reach, Session};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
 use ferriband_mpi_proto::replay::{self, PendingAck};
-use ferriband_mpi_proto::resume::Keys;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// Until it is known.
 const SHORTEST_MTU: u32 = 256;
@@ -47,8 +44,30 @@ pub struct Wire {
     pub session: Session,
     /// The paths to the peer.
     pub paths: Paths,
-    /// Where its set-up datagrams go, once the peer's card is known: handle and queue pair.
-    pub way: Option<(Arc<Ah>, u32)>,
+    /// Where the peer is.
+    pub reach: Reach,
+    /// The card of the peer is read then, and the pause behind that.
+    pub read_at: Option<Ns>,
+    /// See [`Wire::read_at`].
+    pub read_pause: u64,
+    /// How datagrams go by the paths.
+    pub ways: Vec<Way>,
+    /// The adapter of its queue pair, or of what the peer knows of keys.
+    pub on: Option<AdapterId>,
+    /// That adapter, and the opening of it that keys are of.
+    pub keyed_on: Option<(AdapterId, u32)>,
+    /// By which port its queue pair was made, and with which LID and GID.
+    pub made_by: Option<(AdapterId, u8)>,
+    /// See [`Wire::made_by`].
+    pub made_at: (u16, [u8; 16]),
+    /// The path of the life, and its number.
+    pub path: Path,
+    /// See [`Wire::path`].
+    pub by: Option<PathId>,
+    /// Whether a better path carries.
+    pub probes: Probes,
+    /// There is one, and it is asked.
+    pub looks_back: bool,
     /// The PSN that its sends begin with.
     pub psn: u32,
     /// Whether it is among those that are looked after.
@@ -121,8 +140,10 @@ pub struct Long {
     pub unreported: u64,
     /// The queue pair of those that go by one SEND.
     pub lane: Lane,
-    /// Which keys of the peer's are void.
-    pub keys: Keys,
+    /// What this side has told of keys, and the peer.
+    pub told: KeysTold,
+    /// READs that may be under way.
+    pub most_reads: u32,
 }
 
 /// Messages that go together.
@@ -141,7 +162,18 @@ impl Link {
             wire: Wire {
                 session,
                 paths: Paths::default(),
-                way: None,
+                reach: Reach::default(),
+                read_at: None,
+                read_pause: 0,
+                ways: Vec::new(),
+                on: None,
+                keyed_on: None,
+                made_by: None,
+                made_at: Default::default(),
+                path: Path::default(),
+                by: None,
+                probes: Probes::default(),
+                looks_back: false,
                 psn: 0,
                 is_setting_up: false,
                 waits_to_say: false,

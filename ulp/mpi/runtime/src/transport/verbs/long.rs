@@ -1,6 +1,7 @@
 //! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs
 //! to the receiver's (RPut).
 
+use super::keys::{Kept, Known};
 use super::lane::LONGEST;
 use super::memory::{Purpose, Reachable, Refusal};
 use super::moves::{Awaits, Direction, Transfer};
@@ -59,7 +60,7 @@ impl Net {
             };
             let length = what.sink.len() as u64;
             if let Some(lane) = self.land(peer, what.receive, length, &range)? {
-                self.moves.offers.insert(what.receive, range);
+                self.keep_offer(peer, what.receive, range, Kept::Landing);
                 return Ok(Fetched::Ask {
                     asked: Asked::Lane(lane),
                     note: self.link(peer).long.lane.tell_landed(),
@@ -72,11 +73,18 @@ impl Net {
             Ok(range) => range,
             Err(fetched) => return Ok(fetched),
         };
-        if let Some(remote) = what.offered.place() {
+        if let Some(place) = what.offered.place() {
             let (direction, length) = (Direction::Read(range), what.sink.len() as u64);
+            let (remote, awaits_key) = match self.known_key(peer, what.send, what.told, place) {
+                Known::Good(place) => (place, false),
+                Known::Void => (place, true),
+                Known::Over(class) => return Ok(Fetched::Failed(class)),
+            };
             self.begin_transfer(Transfer {
                 whole: what.length,
                 remote,
+                told: what.told,
+                awaits_key,
                 ..Transfer::new(peer, what.receive, direction, what.send, length)
             });
             return Ok(Fetched::Coming);
@@ -85,7 +93,7 @@ impl Net {
             address: range.address(),
             rkey: range.rkey(),
         };
-        self.moves.offers.insert(what.receive, range);
+        self.keep_offer(peer, what.receive, range, Kept::Sink);
         Ok(Fetched::Ask {
             asked: Asked::Written(place),
             note: self.link(peer).long.lane.tell_landed(),
@@ -101,7 +109,7 @@ impl Net {
         } else {
             self.purpose(peer)
         };
-        match reach_sink(&mut self.moves.reach, sink, purpose) {
+        match reach_sink(self.reach_of(peer), sink, purpose) {
             Ok(Some(range)) => Ok(range),
             Ok(None) => Err(Fetched::Ask {
                 asked: Asked::Pieces,
@@ -132,7 +140,7 @@ impl Net {
             Asked::Lane(_) | Asked::Pieces => return Err(self.broken_off(peer)),
         };
         let by_lane = landing != 0;
-        let direction = match reach_source(&mut self.moves.reach, source, Purpose::Own) {
+        let direction = match reach_source(self.reach_of(peer), source, Purpose::Own) {
             // nothing of that kind was offered
             Ok(None) => return Err(self.broken_off(peer)),
             Ok(Some(range)) if by_lane => Direction::Lane(Ok(range)),
@@ -149,8 +157,20 @@ impl Net {
             _ => length,
         };
         let transfer = Transfer::new(peer, token, direction, receive, length);
+        // All that was taken with the CTS was told in one life, with keys of one generation.
+        let told = self.link(peer).received;
+        let (remote, awaits_key) = match by_lane {
+            true => (remote, false),
+            false => match self.known_key(peer, receive, told, remote) {
+                Known::Good(place) => (place, false),
+                Known::Void => (remote, true),
+                Known::Over(class) => return Ok(Served::Failed(class)),
+            },
+        };
         self.begin_transfer(Transfer {
             remote,
+            told,
+            awaits_key,
             awaits: self.awaited(&transfer, landing),
             ..transfer
         });
@@ -317,11 +337,14 @@ impl Net {
 
     /// Posts the next piece of transfer `index`.
     pub(super) fn post_piece(&mut self, peer: u32, index: u32, piece: u64) -> Outcome<Posted> {
-        let most_reads = self.most_reads();
-        let id = self.link(peer).wire.id;
+        let link = self.link(peer);
+        let (most_reads, id) = (link.long.most_reads, link.wire.id);
         let Some(transfer) = self.moves.transfers[index as usize].as_ref() else {
             return Ok(Posted::None);
         };
+        if transfer.awaits_key {
+            return Ok(Posted::None);
+        }
         let next = transfer.course.next;
         let left = transfer.length - next;
         let remote = transfer.remote.address.wrapping_add(next);

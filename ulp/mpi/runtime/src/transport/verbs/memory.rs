@@ -4,10 +4,11 @@
 
 use crate::ground::hints::will_read;
 use crate::ground::memory::{Sink, Source};
-use ferriband_ibv::{Access, Element, Mr, Pd, Region};
+use ferriband_ibv::{Access, Element, LKey, Mr, Pd, Region};
 pub use ferriband_registration::{Purpose, Reach, Reachable, Refusal};
 use std::ffi::CStr;
 use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -16,11 +17,17 @@ const LINE: usize = 64;
 /// Of a record no more is fetched ahead than this.
 const FETCHED: u32 = 4096;
 
-/// Equal buffers in registered memory of the runtime's own. Untouched ones cost no memory.
-pub struct Buffers {
+/// Equal buffers in memory of the runtime's own, which several adapters may know. Untouched ones
+/// cost no memory.
+pub struct Area {
     region: Arc<Region>,
-    mr: Arc<Mr>,
     size: u32,
+}
+
+/// Equal buffers that one adapter knows.
+pub struct Buffers {
+    area: Area,
+    mr: Arc<Mr>,
 }
 
 impl Buffers {
@@ -32,28 +39,60 @@ impl Buffers {
         size: u32,
         access: Access,
     ) -> io::Result<Self> {
-        let region = Region::create(name, count as usize * size as usize)?;
-        let mr = Mr::register(pd, &region, access)
-            .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
-        Ok(Self { region, mr, size })
+        let area = Area::new(name, count, size)?;
+        let mr = area.register(pd, access)?;
+        Ok(Self { area, mr })
     }
 
     /// The first `length` bytes of buffer `index`, for a request.
     #[inline]
     pub fn element(&self, index: u32, length: u32) -> Element<'static> {
-        assert!(length <= self.size);
-        self.mr
-            .element(index as usize * self.size as usize, length)
-            .expect("a buffer lies within its region")
+        self.area.element_by(self.mr.lkey(), index, 0, length)
     }
 
     /// `length` bytes at `at` in buffer `index`, for a request.
     #[inline]
     pub fn element_at(&self, index: u32, at: u32, length: u32) -> Element<'static> {
+        self.area.element_by(self.mr.lkey(), index, at, length)
+    }
+
+    /// What peers name them by.
+    pub fn rkey(&self) -> u32 {
+        self.mr.rkey().0
+    }
+}
+
+impl Deref for Buffers {
+    type Target = Area;
+
+    #[inline]
+    fn deref(&self) -> &Area {
+        &self.area
+    }
+}
+
+impl Area {
+    /// `count` buffers of `size` bytes each, which no adapter knows yet.
+    pub fn new(name: &CStr, count: u32, size: u32) -> io::Result<Self> {
+        let region = Region::create(name, count as usize * size as usize)?;
+        Ok(Self { region, size })
+    }
+
+    /// Has an adapter know them.
+    pub fn register(&self, pd: &Arc<Pd>, access: Access) -> io::Result<Arc<Mr>> {
+        Mr::register(pd, &self.region, access)
+            .map_err(|error| io::Error::from_raw_os_error(error.errno()))
+    }
+
+    /// `length` bytes at `at` in buffer `index`, for a request on an adapter that knows them by
+    /// this key.
+    #[inline]
+    pub fn element_by(&self, key: LKey, index: u32, at: u32, length: u32) -> Element<'static> {
         let place = self.place(index, at, length as usize);
-        self.mr
-            .element(place, length)
-            .expect("a buffer lies within its region")
+        assert!(place + length as usize <= self.region.size());
+        // SAFETY: within the region, which is mapped as long as the key lives; nobody forms
+        // references into it.
+        unsafe { Element::foreign(self.region.address() + place as u64, length, key) }
     }
 
     /// Copies `bytes` to `at` in buffer `index`.
@@ -104,17 +143,12 @@ impl Buffers {
 
     /// Where they lie, as peers name it.
     pub fn address(&self) -> u64 {
-        self.mr.address()
+        self.region.address()
     }
 
     /// Bytes of all of them.
     pub fn bytes(&self) -> u64 {
         self.region.size() as u64
-    }
-
-    /// What peers name them by.
-    pub fn rkey(&self) -> u32 {
-        self.mr.rkey().0
     }
 
     /// The aligned word at `at`, which a peer writes.

@@ -17,6 +17,7 @@ mod errors;
 mod faults;
 mod heal;
 mod id;
+mod keys;
 mod lane;
 mod lay;
 mod life;
@@ -25,9 +26,11 @@ mod long;
 pub mod memory;
 mod moves;
 mod news;
+mod numbers;
 mod offers;
 mod post;
 mod queue;
+mod rail;
 mod receive;
 mod rest;
 mod send;
@@ -40,15 +43,16 @@ use crate::transport::contract::{Deliver, Done, Reached, Verdict};
 use crate::transport::limits::Limits;
 use block::Blocks;
 use bundle::Coalesce;
-use device::Device;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
+use heal::Rails;
 use id::Id;
 use life::Life;
 use link::Link;
 use moves::Moves;
 pub use news::Told;
-use receive::Receives;
-use setup::{Connect, Numbers};
+use rail::Rail;
+pub use receive::Round;
+use setup::Connect;
 use stages::Stages;
 use stats::Stats;
 
@@ -69,7 +73,7 @@ const STAGE: u32 = 8512;
 /// Bytes of a message with its envelope that go into the request itself.
 const INLINE: usize = 256;
 
-/// The port that is used. Adapters of one port have no other.
+/// The port by which a device is chosen.
 const PORT: u8 = 1;
 /// Bytes of the route header before a datagram.
 const GRH: u32 = 40;
@@ -78,15 +82,16 @@ const DATAGRAMS: u32 = 128;
 /// Datagrams that can be under way from here.
 const MOST_DATAGRAMS: u32 = 64;
 
-/// The device and what is connected by it.
+/// The devices and what is connected by them.
 pub struct Net {
-    device: Device,
-    receives: Receives,
+    /// The device in hand: the one whose completions are looked at.
+    rail: Rail,
+    /// The others, and what is known of all.
+    rails: Rails,
     stages: Stages,
     connect: Connect,
     /// By rank: connections, of those that there is one to, or that there will be.
     links: Vec<Option<Box<Link>>>,
-    numbers: Numbers,
     blocks: Blocks,
     moves: Moves,
     coalesce: Coalesce,

@@ -7,7 +7,8 @@
 //! not know: how requests are posted.
 
 use super::Net;
-use super::memory::{Reach, Reachable};
+use super::keys::Offer;
+use super::memory::Reachable;
 use super::news::{Ended, News};
 use crate::constants::MPI_SUCCESS;
 use crate::handle::Token;
@@ -17,10 +18,10 @@ use ferriband_mpi_proto::resume::{Moving, Under, has_landed};
 use std::collections::HashMap;
 
 /// Long messages, to and from all peers.
+#[derive(Default)]
 pub struct Moves {
-    pub(super) reach: Reach,
     /// Memory that peers may reach, by what names its message.
-    pub(super) offers: HashMap<Token, Reachable>,
+    pub(super) offers: HashMap<Token, Offer>,
     pub(super) transfers: Vec<Option<Transfer>>,
     /// Ranks with long messages that are not posted whole.
     pub(super) movers: Vec<u32>,
@@ -42,6 +43,10 @@ pub struct Transfer {
     pub(super) awaits: Awaits,
     /// What it awaits has come.
     pub(super) is_confirmed: bool,
+    /// The number of the peer's message that told the key of its memory.
+    pub(super) told: u32,
+    /// That key is void: nothing moves until the peer names another one.
+    pub(super) awaits_key: bool,
 }
 
 /// How a long message moves.
@@ -124,6 +129,8 @@ impl Transfer {
             course: Course::default(),
             awaits,
             is_confirmed: false,
+            told: 0,
+            awaits_key: false,
         }
     }
 
@@ -176,7 +183,7 @@ impl Transfer {
     }
 
     /// What a replay must know of it.
-    fn under(&self, index: u32) -> Under {
+    fn under(&self, index: u32, keys: u16) -> Under {
         Under {
             transfer: index,
             kind: match self.direction {
@@ -193,8 +200,8 @@ impl Transfer {
                 Awaits::Landing(number) => number,
                 _ => 0,
             },
-            told: Number(0),
-            keys: 0,
+            told: Number(self.told),
+            keys,
         }
     }
 }
@@ -270,11 +277,13 @@ impl Net {
     /// What is under way to and from `peer`: what goes by the lane in the order of its landings.
     pub(super) fn under(&mut self, peer: u32) -> Vec<Under> {
         let known = self.link(peer).long.lane.known();
+        // Own ranges are made known anew when the queue pair is made.
+        let keys = self.link(peer).long.told.generation();
         let transfers = (0..).zip(&self.moves.transfers);
         let of_peer = transfers.filter_map(|(index, one)| Some((index, one.as_ref()?)));
         let mut all: Vec<Under> = of_peer
             .filter(|(_, one)| one.peer == peer)
-            .map(|(index, one)| one.under(index))
+            .map(|(index, one)| one.under(index, keys))
             .collect();
         all.sort_by_key(|one| one.lane.wrapping_sub(known));
         all
@@ -296,6 +305,14 @@ impl Net {
             if !self.moves.movers.contains(&peer) {
                 self.moves.movers.push(peer);
             }
+        }
+    }
+
+    /// The key that the peer has told for transfer `index` is void until it names another one.
+    pub(super) fn await_key(&mut self, index: u32) {
+        let place = self.moves.transfers.get_mut(index as usize);
+        if let Some(one) = place.and_then(Option::as_mut) {
+            one.awaits_key = true;
         }
     }
 

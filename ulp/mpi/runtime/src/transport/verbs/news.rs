@@ -30,6 +30,8 @@ pub(super) enum News {
     Ended(Ended),
     /// A peer waits for an acknowledgement.
     Asks(u32),
+    /// Messages to a peer that wait name keys of before.
+    Keys(u32),
 }
 
 /// What is told.
@@ -39,6 +41,8 @@ pub enum Told {
     Lost(Lost),
     /// A long message is over.
     Ended(Ended),
+    /// Messages to a peer that wait to be sent name keys of before.
+    Keys(u32),
 }
 
 impl Net {
@@ -57,6 +61,7 @@ impl Net {
             match self.life.news.remove(at) {
                 News::Lost(lost) => return Ok(Some(Told::Lost(lost))),
                 News::Ended(ended) => return Ok(Some(Told::Ended(ended))),
+                News::Keys(peer) => return Ok(Some(Told::Keys(peer))),
                 News::Confirmed(index) => {
                     if let Some(ended) = self.confirm(index) {
                         return Ok(Some(Told::Ended(ended)));

@@ -1,6 +1,7 @@
 //! How long messages can be had: what of the program's memory peers may reach, which ones, and by
 //! which way. Must not know: how bytes move ([`super::long`], [`super::lane`]).
 
+use super::keys::Kept;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
 use super::{Net, Reached};
 use crate::ground::memory::{Sink, Source};
@@ -28,13 +29,13 @@ impl Net {
         let purpose = self.purpose(peer);
         // One that cannot be read is found so again when its receiver asks for it, and then both
         // are told.
-        let range = reach_source(&mut self.moves.reach, source, purpose).unwrap_or(None);
+        let range = reach_source(self.reach_of(peer), source, purpose).unwrap_or(None);
         range.map_or(otherwise, |range| {
             let place = Place {
                 address: range.address(),
                 rkey: range.rkey(),
             };
-            self.moves.offers.insert(token, range);
+            self.keep_offer(peer, token, range, Kept::Source);
             Offered::Readable(place)
         })
     }
@@ -48,7 +49,7 @@ impl Net {
     /// Whether `peer` is reached by packets that our own adapter makes.
     #[inline]
     pub(super) fn goes_by_packets(&self, peer: u32) -> bool {
-        self.device.makes_packets && self.purpose(peer) == Purpose::Stranger
+        self.rails.common.makes_packets && self.purpose(peer) == Purpose::Stranger
     }
 
     /// Who may get a key for memory that `peer` shall reach.

@@ -3,7 +3,7 @@
 
 use super::acks::{Keep, acknowledged};
 use super::channel::State;
-use super::memory::Buffers;
+use super::memory::{Area, Buffers};
 use super::queue::{Queue, What};
 use super::stages::{STAGES, Stages};
 use super::stats::Why;
@@ -112,7 +112,8 @@ impl Post<'_> {
         // theirs.
         let shift = put.at % LINE;
         fill(&self.stages.memory, buffer, shift, put, payload);
-        let elements = [self.stages.memory.element_at(buffer, shift, put.whole())];
+        let key = self.queue.stage;
+        let elements = [(self.stages.memory).element_by(key, buffer, shift, put.whole())];
         let request = write(self.id, self.block, put.at, &elements);
         let what = keep.completion(buffer);
         let posted = self
@@ -174,7 +175,7 @@ fn write<'a>(id: u64, block: Place, at: u32, elements: &'a [Element<'a>]) -> Sen
 }
 
 /// Puts what is written to `at` in a buffer; what has no meaning stays what it is.
-fn fill(buffers: &Buffers, index: u32, at: u32, put: &Put<'_>, payload: Option<Source>) {
+fn fill(buffers: &Area, index: u32, at: u32, put: &Put<'_>, payload: Option<Source>) {
     buffers.write(index, at, put.front);
     buffers.write(index, at + put.head_at(), put.head);
     if let Some(payload) = payload {

@@ -1,7 +1,7 @@
 //! A queue pair, what is posted to it, and what its completions are about. Must not know: who is at
 //! the other end, and for what it is posted.
 
-use ferriband_ibv::{ErrorKind, Qp, SendFlags, SendWr, VerbsError};
+use ferriband_ibv::{ErrorKind, LKey, Qp, SendFlags, SendWr, VerbsError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ pub const SIGNALED: u32 = 32;
 pub struct Queue {
     /// None yet, or no more.
     pub qp: Option<Arc<Qp>>,
+    /// By what its adapter knows the staging buffers.
+    pub stage: LKey,
     posted: u32,
     completed: u32,
     unsignaled: u32,

@@ -9,7 +9,7 @@ use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::memory::Source;
 use crate::trace;
 use crate::transport::contract::{Deliver, Roster, Verdict, body_of, write_down};
-use ferriband_ibv::{Srq, Wc};
+use ferriband_ibv::{Srq, VerbsError, Wc};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::{ACKNOW, ENVELOPE, Envelope, Kind};
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ pub struct Receives {
 pub(super) const BATCH: usize = 16;
 
 /// What a round has to do, as its beginning finds it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Round {
     /// Completions that there are.
     pub count: usize,
@@ -57,11 +57,19 @@ pub struct Round {
     owes: bool,
 }
 
+impl Round {
+    /// Another device was looked at, too.
+    pub fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.owes |= other.owes;
+    }
+}
+
 impl Net {
     /// Whether messages wait for which there was no memory.
     #[inline]
     pub fn has_parked(&self) -> bool {
-        !self.receives.parked.is_empty()
+        !self.rail.receives.parked.is_empty()
     }
 
     /// Takes those for which there was no memory, in the order in which they came. True if whoever
@@ -69,7 +77,7 @@ impl Net {
     #[cold]
     pub fn take_parked<R: Roster, D: Deliver>(&mut self, roster: &R, to: &mut D) -> Outcome<bool> {
         let mut lent = Lent::new(roster, to);
-        while let Some(buffer) = self.receives.parked.pop_front() {
+        while let Some(buffer) = self.rail.receives.parked.pop_front() {
             self.take_buffer(buffer, true, &mut lent)?;
             if lent.is_stopped {
                 return Ok(true);
@@ -82,17 +90,32 @@ impl Net {
     /// failed.
     #[inline]
     pub fn look(&mut self) -> Outcome<Round> {
-        let receives = &mut self.receives;
+        let receives = &mut self.rail.receives;
         if receives.looked.is_empty() {
-            let polled = self.device.cq.poll(&mut *receives.batch);
-            let count = polled.map_err(|error| failed(&self.device.name, error))?;
-            receives.looked = 0..count;
+            let polled = self.rail.device.cq.poll(&mut *receives.batch);
+            receives.looked = 0..match polled {
+                Ok(count) => count,
+                Err(error) => return self.cannot_look(error),
+            };
         }
         let count = receives.looked.len();
-        self.coalesce.is_taking = count > 1 && self.device.makes_packets;
+        self.coalesce.is_taking = count > 1 && self.rail.device.makes_packets;
         Ok(Round {
             count,
             owes: !self.blocks.owing.is_empty(),
+        })
+    }
+
+    /// The queue of completions of the adapter in hand cannot be looked at.
+    #[cold]
+    fn cannot_look(&mut self, error: VerbsError) -> Outcome<Round> {
+        if !self.limits.heal.is_on {
+            return Err(failed(&self.rail.device.name, error));
+        }
+        self.adapter_failed(self.rail.id);
+        Ok(Round {
+            count: 0,
+            owes: false,
         })
     }
 
@@ -100,8 +123,8 @@ impl Net {
     /// are still to be taken.
     pub fn take<R: Roster, D: Deliver>(&mut self, roster: &R, to: &mut D) -> Outcome {
         let mut lent = Lent::new(roster, to);
-        while let Some(at) = self.receives.looked.next() {
-            let wc = self.receives.batch[at];
+        while let Some(at) = self.rail.receives.looked.next() {
+            let wc = self.rail.receives.batch[at];
             self.completed(&wc, &mut lent)?;
             if lent.is_stopped {
                 break;
@@ -113,7 +136,7 @@ impl Net {
     /// Whether completions are still to be taken.
     #[inline]
     pub fn has_more(&self) -> bool {
-        !self.receives.looked.is_empty()
+        !self.rail.receives.looked.is_empty()
     }
 
     /// All completions have been taken. Whether what they caused to be sent, and waits to go
@@ -143,17 +166,11 @@ impl Net {
     fn completed<R: Roster, D: Deliver>(&mut self, wc: &Wc, lent: &mut Lent<'_, R, D>) -> Outcome {
         match Id::of(wc.id()) {
             Some(Id::Receive(index)) => self.arrived(index, wc, lent),
-            Some(Id::Datagram(index)) if wc.is_ok() => {
-                self.take_datagram(index, wc.byte_len(), lent.roster)
+            Some(Id::Datagram(port, index)) if wc.is_ok() => {
+                self.take_datagram((port, index), wc.byte_len(), lent.roster)
             }
-            Some(Id::Datagram(_)) => {
-                self.connect.flushed += 1;
-                self.listen_anew()
-            }
-            Some(Id::Sent) => {
-                self.connect.under_way = self.connect.under_way.saturating_sub(1);
-                self.listen_anew()
-            }
+            Some(Id::Datagram(port, _)) => self.datagram_done(port, (1, 0)),
+            Some(Id::Sent(port)) => self.datagram_done(port, (0, 1)),
             Some(Id::Peer(peer)) => self.gone(peer, wc, lent),
             Some(Id::Laned(peer)) => self.gone_by_lane(peer, wc, lent),
             Some(Id::Landed(peer)) => self.landed(peer, wc, lent),
@@ -161,6 +178,22 @@ impl Net {
                 MPI_ERR_INTERN,
                 "a completion of nothing that was asked for",
             )),
+        }
+    }
+
+    /// At a port of the adapter in hand so many receives of datagrams were given back, and so many
+    /// datagrams have gone.
+    #[cold]
+    fn datagram_done(&mut self, port: u8, (flushed, gone): (u32, u32)) -> Outcome {
+        let key = self.rails.common.key;
+        if let Some(place) = self.rail.port_mut(port) {
+            place.flushed += flushed;
+            place.under_way = place.under_way.saturating_sub(gone);
+        }
+        match self.rail.listen_anew(port, key) {
+            // The adapter says by itself that it has failed.
+            Err(_) if self.limits.heal.is_on => Ok(()),
+            begun => begun,
         }
     }
 
@@ -172,9 +205,9 @@ impl Net {
         lent: &mut Lent<'_, R, D>,
     ) -> Outcome {
         let length = wc.byte_len();
-        let from = self.numbers.rank_of(wc.qp_number().0);
-        let Some(from) = from.filter(|_| wc.is_ok() && length <= self.device.card.receive) else {
-            self.receives.spent.push(index);
+        let from = self.rail.numbers.rank_of(wc.qp_number().0);
+        let Some(from) = from.filter(|_| wc.is_ok() && length <= self.rail.device.receive) else {
+            self.rail.receives.spent.push(index);
             return match from {
                 Some(from) if wc.is_ok() => Err(broken(from)),
                 Some(from) => self.lost(from, wc, None, lent),
@@ -187,9 +220,9 @@ impl Net {
             length,
             numbers: wc.immediate(),
         };
-        if !self.receives.parked.is_empty() {
+        if !self.rail.receives.parked.is_empty() {
             // Those before it come first.
-            self.receives.parked.push_back(buffer);
+            self.rail.receives.parked.push_back(buffer);
             return Ok(());
         }
         self.take_buffer(buffer, false, lent)
@@ -205,9 +238,9 @@ impl Net {
     ) -> Outcome {
         let outcome = self.take_message(buffer, again, lent);
         if is_met_again(&outcome) {
-            self.receives.parked.push_front(buffer);
+            self.rail.receives.parked.push_front(buffer);
         } else {
-            self.receives.spent.push(buffer.index);
+            self.rail.receives.spent.push(buffer.index);
         }
         outcome
     }
@@ -318,6 +351,7 @@ impl Net {
             | Kind::Closed
             | Kind::Cts
             | Kind::Fin
+            | Kind::Renew
             | Kind::Note => self.take_word(from, envelope, body, lent),
             _ => {
                 let verdict = lent.to.eager(from, envelope, body)?;
@@ -363,6 +397,7 @@ impl Net {
                 Ok(())
             }
             Kind::Close => self.take_close(from, &body_of(from, body)?),
+            Kind::Renew => self.take_renew(from, &body_of(from, body)?),
             Kind::Closed => self.take_closed(from, &body_of(from, body)?, lent),
             // A note says nothing else but that its sender is there.
             _ => Ok(()),
@@ -415,15 +450,22 @@ impl Net {
                 link.heads
                     .heard?
                     .whole(numbers, link.received, link.acks.log.acknowledged());
-            return Some((envelope, self.receives.buffers.source(index, 0, length)));
+            return Some((
+                envelope,
+                self.rail.receives.buffers.source(index, 0, length),
+            ));
         }
         let body = length.checked_sub(ENVELOPE as u32)?;
         let mut head = [0; ENVELOPE];
-        self.receives.buffers.read(index, 0, &mut head);
+        self.rail.receives.buffers.read(index, 0, &mut head);
         let envelope = Envelope::parse(head)?;
         let link = self.link(from);
         link.heads.heard = Pattern::of(&envelope).or(link.heads.heard);
-        let body = self.receives.buffers.source(index, ENVELOPE as u32, body);
+        let body = self
+            .rail
+            .receives
+            .buffers
+            .source(index, ENVELOPE as u32, body);
         Some((envelope, body))
     }
 }

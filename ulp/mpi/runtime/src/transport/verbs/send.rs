@@ -301,7 +301,8 @@ impl Net {
             at: 0,
         };
         lay(&mut room, envelope, body, source);
-        let elements = [memory.element_at(buffer, left_out, length - left_out)];
+        let key = link.wire.queue.stage;
+        let elements = [memory.element_by(key, buffer, left_out, length - left_out)];
         let mut request = SendWr::send(link.wire.id, &elements);
         if is_brief {
             request = request.immediate(Pattern::numbers(envelope));
@@ -340,7 +341,7 @@ impl Net {
     pub(super) fn longest_send(&self, peer: u32) -> usize {
         match self.links[peer as usize].as_deref() {
             Some(link) if link.together.bundle != 0 => {
-                link.together.bundle.min(self.device.card.receive) as usize
+                link.together.bundle.min(self.rail.device.receive) as usize
             }
             _ => RECEIVE as usize,
         }

@@ -5,7 +5,7 @@
 //! acknowledgement was lost, the peer's adapter knows it by its number and executes nothing (IBA
 //! C9-105).
 
-use super::memory::Buffers;
+use super::memory::Area;
 
 /// Staging buffers, for all peers together.
 pub const STAGES: u32 = 128;
@@ -16,7 +16,7 @@ const RECORD_STAGES: u32 = 8;
 /// The buffers, and who uses them.
 pub struct Stages {
     /// Their memory.
-    pub memory: Buffers,
+    pub memory: Area,
     /// Those that nothing is in.
     free: Vec<u32>,
     /// Those for records that nothing is in.
@@ -25,7 +25,7 @@ pub struct Stages {
 
 impl Stages {
     /// [`STAGES`] buffers, all free.
-    pub fn new(memory: Buffers) -> Self {
+    pub fn new(memory: Area) -> Self {
         Self {
             memory,
             free: (RECORD_STAGES..STAGES).rev().collect(),

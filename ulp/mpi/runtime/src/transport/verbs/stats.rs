@@ -206,7 +206,7 @@ impl Net {
 
     /// How often memory of long messages was registered, if that is counted.
     pub fn registered(&self) -> Option<Counts> {
-        self.moves.reach.counts()
+        self.rail.reach.counts()
     }
 
     /// Whether messages are kept from here on until they are acknowledged.

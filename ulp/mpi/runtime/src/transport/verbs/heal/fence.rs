@@ -112,7 +112,8 @@ impl Net {
     }
 
     fn stop_all(&mut self, peer: u32, is_last: bool) {
-        let (now, left) = (self.connect.now(), self.device.entries);
+        let now = self.connect.now();
+        let left = self.rail_of(peer).device.entries;
         let link = self.link(peer);
         for queue in [&link.wire.queue, &link.long.lane.queue] {
             // One that cannot be stopped is destroyed all the same.
@@ -132,6 +133,7 @@ impl Net {
     /// completions, and they have been taken.
     pub(super) fn carry_fence(&mut self, peer: u32, count: u32) -> Outcome {
         let now = self.connect.now();
+        let has_failed = self.has_failed_adapter(peer);
         let link = self.link(peer);
         let (received, wire) = (link.received, &mut link.wire);
         let takes_none = wire.takes_none || wire.queue.qp.is_none();
@@ -148,7 +150,7 @@ impl Net {
                         false => Stage::Draining,
                     };
                 }
-                self.take_events()
+                Ok(())
             }
             Stage::Draining => {
                 // Whose turn has come is taken by the look at the blocks, unless there is no
@@ -163,14 +165,18 @@ impl Net {
                 let is_last = fence.is_last;
                 for queue in [&mut wire.queue, &mut link.long.lane.queue] {
                     let qp = queue.qp.take();
-                    if let Some(Err(NotClosed { qp, .. })) = qp.map(ferriband_ibv::Qp::close) {
+                    if let Some(Err(NotClosed { qp, error })) = qp.map(ferriband_ibv::Qp::close) {
+                        if has_failed && error.errno() != libc::EBUSY {
+                            // It goes with its adapter, which does nothing any more.
+                            continue;
+                        }
                         queue.qp = Some(qp);
                         fence.not_before = now.after(BUSY_NS);
                         return Ok(());
                     }
                 }
                 if is_last {
-                    self.numbers.forget_all_of(peer);
+                    self.rail_of(peer).numbers.forget_all_of(peer);
                     self.link(peer).wire.fence = None;
                 } else {
                     self.end_fence(peer);
@@ -183,13 +189,21 @@ impl Net {
     /// All queue pairs to peers fail, as they do where the device says so, and that of datagrams:
     /// for tests.
     pub fn break_connections(&self) {
-        let _ = self.connect.ud.stop(QpState::Error);
+        for port in self.all_rails().flat_map(|rail| &rail.ports) {
+            let _ = port.ud.stop(QpState::Error);
+        }
         for link in self.links.iter().flatten() {
             for queue in [&link.wire.queue, &link.long.lane.queue] {
                 // One that cannot fail so has failed.
                 let _ = queue.qp.as_ref().map(|qp| qp.stop(QpState::Error));
             }
         }
+    }
+
+    /// Whether the adapter of the connection to `peer` is in error, and is closed soon.
+    fn has_failed_adapter(&mut self, peer: u32) -> bool {
+        let rail = self.rail_of(peer);
+        rail.is_closing || !rail.is_open
     }
 
     fn set_stage(&mut self, peer: u32, stage: Stage) {
@@ -201,7 +215,9 @@ impl Net {
     /// The queue pair is destroyed: what is left of the life is thrown away, and the session hears
     /// what was taken.
     fn end_fence(&mut self, peer: u32) {
-        let receives = &mut self.receives;
+        let rail = self.rail_of(peer);
+        rail.numbers.forget_all_of(peer);
+        let receives = &mut rail.receives;
         let (spent, parked) = (&mut receives.spent, &mut receives.parked);
         parked.retain(|arrived| {
             let stays = arrived.from != peer;
@@ -215,14 +231,13 @@ impl Net {
                 self.stages.give(buffer);
             }
         }
-        self.numbers.forget_all_of(peer);
         self.moves.movers.retain(|mover| *mover != peer);
         self.close_channels(peer);
         let now = self.connect.now();
         let link = self.link(peer);
         (link.wire.fence, link.wire.takes_none) = (None, false);
         link.wire.id = 0;
-        link.wire.queue = Queue::default();
+        (link.wire.queue, link.wire.made_by) = (Queue::default(), None);
         link.words.clear();
         link.heads = Default::default();
         link.long.reads = 0;
@@ -233,10 +248,10 @@ impl Net {
         let acknowledged = link.acks.log.acknowledged();
         let taken = Taken {
             received: Number(link.received),
-            sent: Number(link.sent),
+            sent: Number(link.long.told.before),
             acknowledged: Number(acknowledged),
             landed: link.long.lane.landed(),
-            keys: 0,
+            keys: link.long.told.generation,
         };
         link.wire.session.fenced(taken, now);
     }

@@ -1,38 +1,39 @@
 //! Lives of connections: what their sessions ask for is done, and what they say goes out.
 //!
 //! Owns: the steps of sessions ([`ferriband_heal::Session`]) and which of them need attention, the
-//! fence between two lives ([`fence`]) and what is sent again behind it ([`replay`]).
+//! fence between two lives ([`fence`]), what is sent again behind it ([`replay`]), the adapters
+//! ([`rails`]), which keys peers know ([`renew`]), and the datagrams of sessions ([`say`]).
 //! Steps are taken where no completion is in hand, so that none belongs to a later life than the
 //! one that it is looked at in. Must not know: what a message says. The design is
 //! docs/design/heal.md.
 
 mod fence;
+mod rails;
+mod renew;
 mod replay;
 mod report;
+mod say;
 
 use super::Net;
-use super::errors::failed;
-use super::id::Id;
 use super::link::{Link, Wire};
-use super::{MOST_DATAGRAMS, PORT};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use crate::transport::contract::Roster;
-use ferriband_heal::datagram::{ONLY_ADAPTER, Origin};
-use ferriband_heal::{
-    AdapterId, Cause, Datagram, Kind, PathId, PeerNews, Reason, State, Step, Transmit,
-};
-use ferriband_ibv::{Element, Qpn, SendFlags, SendWr, VerbsError};
-use ferriband_mpi_proto::card::Card;
+use ferriband_heal::{Cause, Ns, PeerNews, ProbeNews, Reason, Seen, State, Step};
+use ferriband_ibv::VerbsError;
 
 pub use fence::Fence;
+pub use rails::Rails;
+pub use renew::KeysTold;
 pub use replay::Replay;
+pub use say::Way;
 
 /// A lane that cannot be made is tried again after so long.
 const LANE_NS: u64 = 1_000_000;
 
-/// The one path to a peer: of the one adapter.
-pub(super) const PATH: PathId = PathId(0);
+/// Pauses between two looks at the card of a peer that is not heard, doubled.
+const READ_NS: u64 = 50_000_000;
+const LONGEST_READ_NS: u64 = 2_000_000_000;
 
 impl Net {
     /// Looks after the connection to `peer` from here on.
@@ -49,16 +50,23 @@ impl Net {
     pub(super) fn due_ns(&self) -> Option<u64> {
         let now = self.connect.now();
         let peers = self.connect.setting_up.iter();
-        peers
-            .filter_map(|peer| {
-                let link = self.links[*peer as usize].as_deref()?;
-                let now_due = link.wire.is_at_work().then_some(now);
-                let soon = || link.long.lane.waits().then(|| now.after(LANE_NS));
-                let wire = || link.wire.session.poll_timeout();
-                now_due.or_else(soon).or_else(wire)
-            })
-            .min()
-            .map(|at| at.since(now))
+        let peers = peers.filter_map(|peer| {
+            let link = self.links[*peer as usize].as_deref()?;
+            let now_due = link.wire.is_at_work().then_some(now);
+            let soon = || link.long.lane.waits().then(|| now.after(LANE_NS));
+            let wire = || {
+                let wire = &link.wire;
+                let back = wire.probes.poll_timeout().filter(|_| wire.looks_back);
+                [wire.session.poll_timeout(), wire.read_at, back]
+            };
+            now_due
+                .or_else(soon)
+                .or_else(|| wire().into_iter().flatten().min())
+        });
+        let is_attended = !self.connect.setting_up.is_empty();
+        let adapters = self.adapters_due().filter(|_| is_attended);
+        let due = peers.chain(adapters).min();
+        due.map(|at| at.since(now))
     }
 
     /// Looks after connections that are not up, where no completion is in hand; the last look has
@@ -66,6 +74,8 @@ impl Net {
     #[cold]
     pub(super) fn attend<R: Roster>(&mut self, roster: &R, count: usize) -> Outcome<bool> {
         let mut did = false;
+        self.tend_adapters(roster)?;
+        let waits = self.adapters_due().is_some();
         let crowd = self.connect.setting_up.len();
         for at in (0..crowd).rev() {
             let Some(peer) = self.connect.setting_up.get(at).copied() else {
@@ -82,6 +92,8 @@ impl Net {
             if is_over {
                 session.handle_peer(PeerNews::Over, now);
             }
+            self.read_card(roster, peer, now);
+            self.look_back(peer)?;
             self.carry_fence(peer, count as u32)?;
             self.drive(roster, peer)?;
             if self.link(peer).wire.replay.is_some() {
@@ -91,8 +103,10 @@ impl Net {
             if self.link(peer).long.lane.waits() {
                 self.tend_lane(peer)?;
             }
+            let is_last = self.connect.setting_up.len() == 1;
             let link = self.link(peer);
-            if !link.needs_attention() {
+            let stays = link.needs_attention() || waits && is_last;
+            if !stays {
                 // It must not come back by itself: a rank that always has something to do never
                 // gives its core away.
                 link.wire.is_setting_up = false;
@@ -132,24 +146,26 @@ impl Net {
     }
 
     fn step<R: Roster>(&mut self, roster: &R, peer: u32, step: Step) -> Outcome {
-        let now = self.connect.now();
+        let (now, heals) = (self.connect.now(), self.limits.heal.is_on);
         match step {
             Step::Fence { .. } => return self.begin_fence(peer),
-            Step::Make { .. } => {
-                let own = self.queue_pair(peer).map_err(errno);
+            Step::Make { adapter, port } => {
+                let own = self.make(peer, adapter, port);
                 let session = &mut self.link(peer).wire.session;
                 if let Err(errno) = own
                     && (session.epoch().is_none() || !is_passing(errno))
+                    && !(heals && is_of_device(errno))
                 {
                     session.refuse(errno, now);
                 }
                 session.made(own, now);
             }
-            Step::Connect { epoch, end, .. } => {
-                let done = self.connect(peer, epoch, &end).map_err(errno);
+            Step::Connect { epoch, end, by } => {
+                let done = self.connect(peer, epoch, &end, by);
                 let session = &mut self.link(peer).wire.session;
                 if let Err(errno) = done
                     && session.epoch().is_none()
+                    && !(heals && is_of_device(errno))
                 {
                     session.refuse(errno, now);
                 }
@@ -227,57 +243,72 @@ impl Net {
         self.transmit(peer)
     }
 
-    /// Sends what the session of `peer` has to say, as far as there is room.
-    fn transmit(&mut self, peer: u32) -> Outcome {
-        loop {
-            let (now, has_room) = (self.connect.now(), self.connect.under_way < MOST_DATAGRAMS);
-            let wire = &mut self.link(peer).wire;
-            let Some((ah, number)) = wire.way.clone() else {
-                return Ok(());
-            };
-            let next = wire.session.poll_transmit(&mut wire.paths, now);
-            wire.waits_to_say = next.is_some() && !has_room;
-            let Some(Transmit { datagram, .. }) = next.filter(|_| has_room) else {
-                return Ok(());
-            };
-            let bytes = self.addressed(datagram).emit();
-            let elements = [Element::inline(&bytes)];
-            let mut request = SendWr::send(Id::Sent.code(), &elements)
-                .flags(SendFlags::INLINE | SendFlags::SIGNALED)
-                .to(&ah, Qpn(number), self.qkey());
-            let posted = self.connect.ud.post_send(&mut request);
-            posted.map_err(|error| failed(&self.device.name, error))?;
-            self.connect.under_way += 1;
-            self.link(peer).wire.session.transmitted();
-        }
-    }
-
-    /// With where this rank can be answered.
-    fn addressed(&self, mut datagram: Datagram) -> Datagram {
-        let card = &self.device.card;
-        datagram.origin = Origin {
-            adapter: AdapterId(0),
-            flags: ONLY_ADAPTER,
-            ud: card.qpn,
-            echo: 0,
-            serial: 0,
+    /// Where there is a better path than that of the connection to `peer`, it is asked by probes
+    /// whether it carries again; then the connection returns to it.
+    fn look_back(&mut self, peer: u32) -> Outcome {
+        let (now, me) = (self.connect.now(), self.connect.me);
+        let is_idle = self.is_idle(peer);
+        let wire = &mut self.link(peer).wire;
+        let is_up = wire.session.is_up();
+        let current = wire.by.filter(|_| is_up);
+        let seen = Seen {
+            current,
+            // Silence is no failure before each rank has an echo that answers while it computes.
+            oldest: None,
+            is_idle,
+            // The lower rank's: where each had its own best path, each would undo the other's.
+            may_return: is_up && me < peer,
         };
-        if datagram.kind != Kind::Rtu {
-            (datagram.end.lid, datagram.end.gid) = (card.lid, card.gid);
+        wire.looks_back =
+            seen.may_return && current.is_some_and(|current| wire.paths.better(current).is_some());
+        if !wire.looks_back {
+            return Ok(());
         }
-        datagram
+        wire.probes.look(&seen, &mut wire.paths, now);
+        while let Some(probe) = self.link(peer).wire.probes.poll() {
+            self.probe(peer, probe.by, probe.counter)?;
+        }
+        let wire = &mut self.link(peer).wire;
+        if let Some(ProbeNews::Return(by)) = wire.probes.poll_news() {
+            wire.session.handle_return(by, now);
+        }
+        Ok(())
     }
 
-    /// The path to a peer with this card.
-    pub(super) fn path_to(&self, card: &Card) -> ferriband_heal::Path {
-        ferriband_heal::Path {
-            adapter: AdapterId(0),
-            port: PORT,
-            sgid_index: self.device.gid_index,
-            dlid: card.lid,
-            dgid: card.gid,
-            mtu: card.mtu,
-            ..ferriband_heal::Path::default()
+    /// Whether nothing is under way to or from `peer`.
+    fn is_idle(&self, peer: u32) -> bool {
+        let link = self.links[peer as usize].as_deref();
+        let moves = self.moves.transfers.iter().flatten();
+        let mut moves = moves.filter(|one| one.peer == peer);
+        let mut offers = self.moves.offers.values();
+        link.is_none_or(|link| link.acks.log.is_empty() && link.is_quiet())
+            && moves.next().is_none()
+            && !offers.any(|offer| offer.peer == peer)
+    }
+
+    /// Reads the card of `peer` anew, where that may help: while it is asked and does not answer, or
+    /// has told of a newer one.
+    fn read_card<R: Roster>(&mut self, roster: &R, peer: u32, now: Ns) {
+        let wire = &mut self.link(peer).wire;
+        let state = wire.session.state();
+        let is_heard = matches!(
+            state,
+            State::Up | State::Replaying | State::Idle | State::Lost
+        );
+        if is_heard && !wire.reach.wants_card() {
+            (wire.read_at, wire.read_pause) = (None, READ_NS);
+            return;
+        }
+        wire.read_pause = wire.read_pause.max(READ_NS);
+        let at = *wire.read_at.get_or_insert(now.after(wire.read_pause));
+        if now < at {
+            return;
+        }
+        wire.read_pause = (wire.read_pause * 2).min(LONGEST_READ_NS);
+        wire.read_at = Some(now.after(wire.read_pause));
+        let card = roster.card(peer);
+        if card.is_some_and(|card| self.link(peer).wire.reach.handle_card(&card)) {
+            self.renew_paths(peer);
         }
     }
 }
@@ -302,7 +333,10 @@ impl Link {
     /// Whether its session has something to do by itself, or to say.
     fn needs_attention(&self) -> bool {
         let wire = &self.wire;
-        let waits = wire.waits_to_say || self.long.lane.waits();
+        let waits = wire.waits_to_say
+            || self.long.lane.waits()
+            || wire.read_at.is_some()
+            || wire.looks_back;
         wire.session.poll_timeout().is_some() || waits || wire.is_at_work()
     }
 }
@@ -320,11 +354,12 @@ impl Wire {
     }
 }
 
-fn errno(error: VerbsError) -> u32 {
-    error.errno().unsigned_abs()
-}
-
 /// Whether what has failed so may be possible soon.
 fn is_passing(errno: u32) -> bool {
     matches!(errno.cast_signed(), libc::ENOMEM | libc::EAGAIN)
+}
+
+/// Whether an adapter has failed, or a path is no more: another one may be there.
+fn is_of_device(errno: u32) -> bool {
+    matches!(errno.cast_signed(), libc::EIO | libc::ENODEV | libc::ESTALE)
 }

@@ -12,6 +12,7 @@ use super::super::stages::Stages;
 use super::super::{INLINE, Net};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
+use crate::handle::Token;
 use ferriband_heal::kept::{Held, Unit};
 use ferriband_heal::{Log, Number, Word};
 use ferriband_ibv::{Element, SendFlags, SendWr};
@@ -26,6 +27,8 @@ pub struct Replay {
     next: Number,
     /// Bytes that have gone.
     bytes: u64,
+    /// Memory that the peer was told of.
+    offers: Vec<Token>,
 }
 
 /// What became of a step.
@@ -42,12 +45,15 @@ impl Net {
     /// `peer` has told what it has taken: that is acknowledged. What needs no room is done at once,
     /// before a message of the new life is taken; the rest by [`Net::carry_replay`].
     pub(super) fn begin_replay(&mut self, peer: u32, own: Word, word: Word) -> Outcome {
-        let under = self.under(peer);
+        let mut under = self.under(peer);
+        let (offers, told) = self.offered(peer);
+        under.extend(told);
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return Ok(());
         };
         let (log, sent) = (&mut link.acks.log, Number(link.sent));
-        let keys = &mut link.long.keys;
+        let keys = &mut link.long.told.void;
+        let before = *keys;
         let Some(resume) = Resume::new(own, word, keys, log, sent, &under) else {
             return Err(self.broken_off(peer));
         };
@@ -56,7 +62,10 @@ impl Net {
             resume,
             next: word.expected(),
             bytes: 0,
+            offers,
         }));
+        let are_others = link.long.told.void != before;
+        self.has_learnt_keys(peer, are_others);
         while let Some(act) = self.next_act(peer) {
             match act {
                 Act::Over(transfer) => {
@@ -64,9 +73,10 @@ impl Net {
                     self.life.news.extend(ended);
                 }
                 Act::Rewind { transfer, to } => self.rewind(transfer, to),
-                // The adapter stays, and with it all keys.
-                Act::Register(_) | Act::AwaitKey(_) | Act::Renew { .. } => (),
-                Act::Whole { .. } | Act::Message(_) | Act::Up => break,
+                Act::AwaitKey(transfer) => self.await_key(transfer),
+                // That was done when the queue pair was made.
+                Act::Register(_) => (),
+                Act::Renew { .. } | Act::Whole { .. } | Act::Message(_) | Act::Up => break,
             }
             self.has_done(peer);
         }
@@ -90,12 +100,12 @@ impl Net {
                     Again::NotNow => false,
                     Again::Missing => return self.lose_unkept(peer),
                 },
+                Act::Renew { request } => match self.offer_of(peer, request) {
+                    Some(token) => self.renew(peer, token)?,
+                    None => true,
+                },
                 // They were done when it began.
-                Act::Over(_)
-                | Act::Rewind { .. }
-                | Act::Register(_)
-                | Act::AwaitKey(_)
-                | Act::Renew { .. } => true,
+                Act::Over(_) | Act::Rewind { .. } | Act::Register(_) | Act::AwaitKey(_) => true,
             };
             if !has_gone {
                 break;
@@ -108,6 +118,11 @@ impl Net {
     fn next_act(&mut self, peer: u32) -> Option<Act> {
         let link = self.link(peer);
         link.wire.replay.as_mut()?.resume.next(&link.acks.log)
+    }
+
+    fn offer_of(&mut self, peer: u32, request: u32) -> Option<Token> {
+        let replay = self.link(peer).wire.replay.as_ref()?;
+        replay.offers.get(request as usize).copied()
     }
 
     fn has_done(&mut self, peer: u32) {
@@ -180,6 +195,7 @@ impl Net {
             return Ok(Again::Missing);
         }
         let (queue, id, closing) = (&mut link.wire.queue, link.wire.id, self.life.closing);
+        let key = queue.stage;
         let (posted, length) = match unit {
             Unit::Copy(bytes) if bytes.len() <= INLINE => {
                 let mut loose = [0; INLINE];
@@ -197,7 +213,7 @@ impl Net {
                 };
                 stages.memory.write(buffer, 0, bytes);
                 stages.memory.write(buffer, 0, &head.bytes);
-                let elements = [stages.memory.element(buffer, bytes.len() as u32)];
+                let elements = [(stages.memory).element_by(key, buffer, 0, bytes.len() as u32)];
                 let request = SendWr::send(id, &elements);
                 let what = What::Buffer(buffer);
                 let posted = queue.submit(request, SendFlags::empty(), what, closing);
@@ -210,7 +226,7 @@ impl Net {
                 buffer, at, length, ..
             }) => {
                 stages.memory.write(buffer, at, &head.bytes);
-                let elements = [stages.memory.element_at(buffer, at, length)];
+                let elements = [stages.memory.element_by(key, buffer, at, length)];
                 let request = SendWr::send(id, &elements);
                 let posted = queue.submit(request, SendFlags::empty(), What::Room, closing);
                 (posted, length as usize)

@@ -50,7 +50,7 @@ impl Net {
                         "ferriband MPI: rank {}: the connection to rank {peer} by {} is made anew \
                          after {:.1} s; {} bytes were sent again",
                         self.connect.me,
-                        self.device.name,
+                        self.name_to(peer),
                         parts.whole() as f64 / 1e9,
                         report.bytes
                     );
@@ -88,7 +88,7 @@ impl Net {
     fn tell_first(&self, peer: u32, report: &Report) {
         let lasts_ns = report.fence_ns + report.reconnect_ns;
         if report.lasts && lasts_ns >= PATIENCE_NS {
-            let (me, name) = (self.connect.me, &self.device.name);
+            let (me, name) = (self.connect.me, self.name_to(peer));
             let seconds = lasts_ns / 1_000_000_000;
             complain!(
                 "ferriband MPI: rank {me}: rank {peer} has not answered by {name} for {seconds} s; \
@@ -106,7 +106,7 @@ impl Net {
             "ferriband MPI: rank {}: the connection to rank {peer} by {} has failed ({}) and is not \
              made anew after {} s (tries: {}; heal_for: {heal_for}); look at ferriband why --live",
             self.connect.me,
-            self.device.name,
+            self.name_to(peer),
             heals::words(report.cause),
             parts.whole() / 1_000_000_000,
             report.tries
@@ -155,16 +155,18 @@ impl Net {
     /// A path in words.
     fn way(&self, peer: u32, id: PathId) -> Way {
         let link = self.links[peer as usize].as_deref();
-        let path = link.and_then(|link| link.wire.paths.get(id).copied());
-        let (card, path) = (&self.device.card, path.unwrap_or_default());
-        let address = |lid: u16, gid: [u8; 16]| match card.is_ethernet {
+        let path = link.and_then(|link| link.wire.paths.known(id).copied());
+        let path = path.unwrap_or_default();
+        let rail = self.rail(path.adapter).unwrap_or(&self.rail);
+        let face = rail.port(path.port.max(1)).map(|port| port.face);
+        let address = |lid: u16, gid: [u8; 16]| match self.rails.common.is_ethernet {
             true => Ipv6Addr::from(gid).to_canonical().to_string(),
             false => format!("LID {lid}"),
         };
         Way {
-            adapter: self.device.name.clone(),
+            adapter: rail.device.name.clone(),
             port: path.port,
-            source: address(card.lid, card.gid),
+            source: face.map_or_else(String::new, |face| address(face.lid, face.gid.0)),
             destination: address(path.dlid, path.dgid),
         }
     }
