@@ -138,6 +138,24 @@ fn connections_whose_queue_pairs_fail_are_made_anew() {
 }
 
 #[test]
+fn who_only_looks_notices_that_its_connection_has_failed() {
+    let program = Program::new("notices");
+    let verbs = ["--same-host", "verbs"];
+    for ranks in [2, 3] {
+        let said = program.succeeds(ranks, &verbs);
+        assert_eq!(said, format!("notices: {ranks} ranks: ok\n"));
+    }
+    // Without heals nobody listens.
+    let settings = ["--set", "heal=0", "--env", "WATCHES=0"];
+    let said = program.succeeds(2, &[&verbs[..], &settings].concat());
+    assert_eq!(said, "notices: 2 ranks: ok\n");
+    if has_network_namespaces() {
+        let output = two_hosts(&[program], &[]);
+        says(&output, "notices: 2 ranks: ok\nnotices: 4 ranks: ok\n", "");
+    }
+}
+
+#[test]
 fn connections_between_hosts_are_made_anew() {
     if !has_network_namespaces() {
         return;

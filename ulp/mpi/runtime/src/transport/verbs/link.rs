@@ -2,11 +2,11 @@
 //! what the last messages said, long messages, and those that go together.
 
 use super::channel::Outbound;
-use super::heal::{Fence, KeysTold, Replay, Way};
+use super::heal::{Fence, KeysTold, Replay, Watched, Way};
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
-use ferriband_heal::{AdapterId, Endpoint, Ns, Path, Paths, Reach, Session};
+use ferriband_heal::{AdapterId, Endpoint, Ns, Path, PathId, Paths, Reach, Session};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
@@ -62,6 +62,10 @@ pub struct Wire {
     pub made_at: (u16, [u8; 16]),
     /// The path of the life.
     pub path: Path,
+    /// Its number when the life began.
+    pub by: Option<PathId>,
+    /// What looks for silence have found.
+    pub watched: Watched,
     /// The PSN that its sends begin with.
     pub psn: u32,
     /// Whether it is among those that are looked after.
@@ -165,6 +169,8 @@ impl Link {
                 made_by: None,
                 made_at: Default::default(),
                 path: Path::default(),
+                by: None,
+                watched: Watched::default(),
                 psn: 0,
                 is_setting_up: false,
                 waits_to_say: false,

@@ -15,7 +15,7 @@ mod channel;
 mod device;
 mod errors;
 mod faults;
-mod heal;
+pub mod heal;
 mod id;
 mod lane;
 mod lay;

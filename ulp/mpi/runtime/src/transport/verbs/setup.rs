@@ -299,6 +299,7 @@ impl Net {
             return Ok(());
         };
         (link.wire.mtu, link.wire.end, link.wire.path) = (mtu.bytes(), *end, path);
+        link.wire.by = Some(by);
         link.wire.id = Id::Peer(peer).in_life(epoch.0);
         self.take_up(peer, &qp, psn, end)
             .map_err(|error| error.errno().unsigned_abs())

@@ -7,12 +7,17 @@
 //! one that it is looked at in. Must not know: what a message says. The design is
 //! docs/design/heal.md.
 
+mod echo;
+mod events;
 mod fence;
+mod mail;
+mod probing;
 mod rails;
 mod renew;
 mod replay;
 mod report;
 mod say;
+mod thread;
 
 use super::Net;
 use super::link::{Link, Wire};
@@ -23,10 +28,13 @@ use ferriband_heal::{Cause, Ns, PeerNews, Reason, State, Step};
 use ferriband_ibv::VerbsError;
 
 pub use fence::Fence;
+pub use mail::{call_attention, heed_attention, wants_attention};
+pub use probing::{Looks, Watched};
 pub use rails::Rails;
 pub use renew::{Kept, KeysTold, Known, Offer};
 pub use replay::Replay;
 pub use say::Way;
+pub use thread::Watch;
 
 /// A lane that cannot be made is tried again after so long.
 const LANE_NS: u64 = 1_000_000;
@@ -108,19 +116,24 @@ impl Net {
                 did = true;
             }
         }
+        if count == 0 {
+            // No answer lies unread.
+            self.look_for_silence(roster)?;
+        }
         Ok(did)
     }
 
     /// A peer answers when its program next calls MPI, which may be in an hour. So silence counts
-    /// only where the connection has carried a message and nobody here sees the peer's process;
-    /// that one has died the launcher says.
+    /// only where nobody here sees the peer's process, and either its echo answers meanwhile or the
+    /// connection has carried a message; that one has died the launcher says.
     fn vouch<R: Roster>(&mut self, roster: &R, peer: u32) {
         let now = self.connect.now();
         let link = self.link(peer);
-        let has_carried = link.has_carried();
+        let has_echo = link.wire.reach.addresses().any(|(_, one)| one.echo != 0);
+        let counts = has_echo || link.has_carried();
         let session = &mut link.wire.session;
         let is_time = session.poll_timeout().is_some_and(|at| now >= at);
-        if is_time && (!has_carried || roster.is_there(peer)) {
+        if is_time && (!counts || roster.is_there(peer)) {
             session.handle_peer(PeerNews::Alive, now);
         }
     }

@@ -172,8 +172,8 @@ impl Net {
         if self.link(peer).wire.reach.handle_origin(datagram) {
             self.renew_paths(peer);
         }
-        if datagram.kind == Kind::Probed && adapter_of(datagram.epoch.0).is_some() {
-            self.handle_probed(datagram.epoch.0);
+        if datagram.kind == Kind::Probed {
+            self.handle_probed(peer, datagram.epoch.0);
         }
         let by = self.path_by(peer, (adapter, port), datagram);
         let wire = &mut self.link(peer).wire;
@@ -191,14 +191,35 @@ impl Net {
         self.heed(peer);
     }
 
-    /// The probe of an adapter has come back.
-    fn handle_probed(&mut self, counter: u32) {
+    /// A probe of an adapter, or of a path to `peer`, has come back.
+    fn handle_probed(&mut self, peer: u32, counter: u32) {
         let now = self.connect.now();
         if let Some(id) = adapter_of(counter) {
             let news = AdapterNews::Probed(counter);
             self.rails.adapters.handle(id, news, now);
             self.heed_adapters();
+        } else {
+            let wire = &mut self.link(peer).wire;
+            let (probes, paths) = (&mut wire.watched.probes, &mut wire.paths);
+            probes.handle_probed(counter, paths, now);
         }
+    }
+
+    /// The echo has answered a PROBE of `peer`, which is a sign of life, and says where it is.
+    pub(super) fn handle_echoed(&mut self, peer: u32, datagram: &Datagram) {
+        if self.links[peer as usize].is_none() {
+            // Whoever has nothing to do with it finds it by its card.
+            return;
+        }
+        let now = self.connect.now();
+        if self.link(peer).wire.reach.handle_origin(datagram) {
+            self.renew_paths(peer);
+        }
+        self.link(peer)
+            .wire
+            .session
+            .handle_peer(PeerNews::Alive, now);
+        self.heed(peer);
     }
 
     /// The path by which a datagram has come.
@@ -227,6 +248,7 @@ fn addressed(
     mut datagram: Datagram,
     (serial, is_only): (u32, bool),
 ) -> Datagram {
+    let echo = rail.echo_at(port);
     let Some(port) = rail.port(port) else {
         return datagram;
     };
@@ -234,7 +256,7 @@ fn addressed(
         adapter: rail.id,
         flags: if is_only { ONLY_ADAPTER } else { 0 },
         ud: port.ud.number().0,
-        echo: 0,
+        echo,
         serial,
     };
     if datagram.kind != Kind::Rtu {
