@@ -14,11 +14,12 @@ import tempfile
 import threading
 import time
 
-from fault_matrix.rows import DEVICES, HERE, THERE, steps_of
+from fault_matrix.rows import DEVICES, HERE, SECOND, THERE, steps_of
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCE = os.path.join(TOP, "scripts/fault_matrix/messages.c")
 ADDRESSES = {HERE: "10.99.0.1", THERE: "10.99.0.2"}
+SECOND_ADDRESSES = {HERE: "10.98.0.1", THERE: "10.98.0.2"}
 # Messages go on for so long behind the fault, in seconds.
 AFTERWARDS = 1.5
 # A job that does not begin, or does not end so long after its time, hangs.
@@ -36,9 +37,9 @@ class CannotRun(Exception):
 
 
 class Hosts:
-    """Two network namespaces that a veth joins."""
+    """Two network namespaces that a veth joins, or two."""
 
-    def __init__(self):
+    def __init__(self, has_second=False):
         self.holders = {}
         own = os.readlink("/proc/self/ns/net")
         try:
@@ -50,15 +51,22 @@ class Hosts:
                     if time.monotonic() > deadline or self.holders[end].poll() is not None:
                         raise CannotRun("no network namespace of its own")
                     time.sleep(0.01)
-            pids = [str(self.holders[end].pid) for end in (HERE, THERE)]
-            self.must("ip", "link", "add", HERE, "netns", pids[0], "type", "veth", "peer", "name", THERE, "netns", pids[1])
-            for end, address in ADDRESSES.items():
+            for end in DEVICES:
                 self.must_in(end, "ip", "link", "set", "lo", "up")
-                self.must_in(end, "ip", "addr", "add", f"{address}/24", "dev", end)
-                self.must_in(end, "ip", "link", "set", end, "up")
+            self.join({end: end for end in DEVICES}, ADDRESSES)
+            if has_second:
+                self.join(SECOND, SECOND_ADDRESSES)
         except BaseException:
             self.close()
             raise
+
+    def join(self, names, addresses):
+        """Makes a veth of interfaces with these names and addresses."""
+        pids = [str(self.holders[end].pid) for end in (HERE, THERE)]
+        self.must("ip", "link", "add", names[HERE], "netns", pids[0], "type", "veth", "peer", "name", names[THERE], "netns", pids[1])
+        for end, address in addresses.items():
+            self.must_in(end, "ip", "addr", "add", f"{address}/24", "dev", names[end])
+            self.must_in(end, "ip", "link", "set", names[end], "up")
 
     def net(self, end):
         return f"/proc/{self.holders[end].pid}/ns/net"
@@ -106,7 +114,7 @@ class Cell:
         """Runs it; afterwards nothing of it is left."""
         began = time.monotonic()
         scratch = tempfile.mkdtemp(prefix="faults-")
-        hosts, job, tools = Hosts(), None, []
+        hosts, job, tools = Hosts(self.row.has_second), None, []
         try:
             seconds = self.row.lasts + AFTERWARDS
             self.command = [

@@ -6,8 +6,7 @@
 use super::Transports;
 use super::contract::{Deliver, Lost, Message};
 use super::shm::{Link, Ran};
-use super::verbs::heal::{call_attention, heed_attention, wants_attention};
-use super::verbs::{Round, Told};
+use super::verbs::{Round, Told, call_attention, heed_attention, wants_attention};
 use crate::constants::MPI_SUCCESS;
 use crate::errors::Outcome;
 use ferriband_mpi_proto::envelope::{Fin, Kind};

@@ -19,7 +19,6 @@ use crate::transport::polling::Polling;
 use ferriband_heal::AdapterId;
 use ferriband_heal::card::{ADAPTERS, Card};
 use ferriband_ibv::{Choice, Context, Device, LinkLayer, PortState, QKey, Verbs};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -140,16 +139,6 @@ impl Blocks {
             returns,
             owing: Vec::new(),
             judged: Instant::now(),
-        }
-    }
-}
-
-impl Default for Moves {
-    fn default() -> Self {
-        Self {
-            offers: HashMap::new(),
-            transfers: Vec::new(),
-            movers: Vec::new(),
         }
     }
 }

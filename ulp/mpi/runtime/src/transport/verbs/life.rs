@@ -226,6 +226,7 @@ impl Net {
     /// A round must follow before the sleep.
     pub fn arm(&mut self, are_quiet: bool, stalled: &[u32]) -> Outcome<(Vec<RawFd>, i32)> {
         let mut fds = Vec::new();
+        self.look_at_all_next();
         for rail in self.all_rails().filter(|rail| rail.is_open) {
             let device = &rail.device;
             match device.cq.arm(false) {

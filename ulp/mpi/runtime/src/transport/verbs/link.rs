@@ -60,7 +60,7 @@ pub struct Wire {
     pub made_by: Option<(AdapterId, u8)>,
     /// See [`Wire::made_by`].
     pub made_at: (u16, [u8; 16]),
-    /// The path of the life.
+    /// The path of the life, and its number.
     pub path: Path,
     /// Its number when the life began.
     pub by: Option<PathId>,

@@ -18,6 +18,7 @@ use ferriband_mpi_proto::resume::{Moving, Under, has_landed};
 use std::collections::HashMap;
 
 /// Long messages, to and from all peers.
+#[derive(Default)]
 pub struct Moves {
     /// Memory that peers may reach, by what names its message.
     pub(super) offers: HashMap<Token, Offer>,

@@ -60,6 +60,9 @@ pub struct Spot {
     pub flags: u8,
 }
 
+/// Where an answer goes: LID and GID of the peer's port, index of the own GID.
+type To = (u16, [u8; 16], u8);
+
 /// The echo of one adapter.
 pub struct Echo {
     whose: Whose,
@@ -70,7 +73,7 @@ pub struct Echo {
     channel: Arc<CompChannel>,
     pd: Arc<Pd>,
     buffers: Buffers,
-    ways: Vec<((u16, [u8; 16], u8), Arc<Ah>)>,
+    ways: Vec<(To, Arc<Ah>)>,
     /// The way that goes next for another one.
     next_way: usize,
     /// Answers that are under way.
@@ -239,7 +242,7 @@ impl Echo {
     }
 
     fn way(&mut self, probe: &Datagram, spot: &Spot) -> Result<Arc<Ah>, VerbsError> {
-        let key = (probe.end.lid, probe.end.gid, spot.gid_index);
+        let key: To = (probe.end.lid, probe.end.gid, spot.gid_index);
         if let Some((_, way)) = self.ways.iter().find(|(known, _)| *known == key) {
             return Ok(Arc::clone(way));
         }

@@ -14,6 +14,7 @@ use super::thread::Watch;
 use crate::errors::Outcome;
 use ferriband_heal::AdapterId;
 use ferriband_heal::datagram::ONLY_ADAPTER;
+use std::time::Duration;
 
 impl Net {
     /// Starts the thread that hears what devices say by themselves, where connections heal. Where
@@ -36,6 +37,8 @@ impl Net {
 
     /// Ends it. What is said from here on is heard before a sleep.
     pub fn end_watch(&mut self) {
+        // What it has taken in is heard; who leaves has no use for an error.
+        let _ = self.take_events();
         self.life.watch = None;
         self.rail.echo = None;
         for rail in &mut self.rails.others {
@@ -98,6 +101,13 @@ impl Net {
                 flags,
             };
             watch.set_spot(rail.id.0, spot);
+        }
+    }
+
+    /// The thread shall call for a look in so many nanoseconds.
+    pub(super) fn call_at(&self, ns: u64) {
+        if let Some(watch) = &self.life.watch {
+            watch.call_in(Duration::from_nanos(ns));
         }
     }
 

@@ -10,6 +10,7 @@
 mod echo;
 mod events;
 mod fence;
+mod looks;
 mod mail;
 mod probing;
 mod rails;
@@ -28,8 +29,8 @@ use ferriband_heal::{Cause, Ns, PeerNews, Reason, State, Step};
 use ferriband_ibv::VerbsError;
 
 pub use fence::Fence;
+pub use looks::{Looks, Watched};
 pub use mail::{call_attention, heed_attention, wants_attention};
-pub use probing::{Looks, Watched};
 pub use rails::Rails;
 pub use renew::{Kept, KeysTold, Known, Offer};
 pub use replay::Replay;
@@ -108,7 +109,8 @@ impl Net {
             }
             let is_last = self.connect.setting_up.len() == 1;
             let link = self.link(peer);
-            if !link.needs_attention() && !(waits && is_last) {
+            let stays = link.needs_attention() || waits && is_last;
+            if !stays {
                 // It must not come back by itself: a rank that always has something to do never
                 // gives its core away.
                 link.wire.is_setting_up = false;
@@ -248,6 +250,17 @@ impl Net {
         session.refuse(libc::EFAULT.unsigned_abs(), now);
         self.heed(peer);
         self.transmit(peer)
+    }
+
+    /// Whether nothing is under way to or from `peer`.
+    pub(super) fn is_idle(&self, peer: u32) -> bool {
+        let link = self.links[peer as usize].as_deref();
+        let moves = self.moves.transfers.iter().flatten();
+        let mut moves = moves.filter(|one| one.peer == peer);
+        let mut offers = self.moves.offers.values();
+        link.is_none_or(|link| link.acks.log.is_empty() && link.is_quiet())
+            && moves.next().is_none()
+            && !offers.any(|offer| offer.peer == peer)
     }
 
     /// Reads the card of `peer` anew, where that may help: while it is asked and does not answer, or

@@ -2,84 +2,21 @@
 //! one carries ends the life by it, one that is better and carries again is returned to
 //! (docs/design/heal.md, 2.4). Silence alone ends nothing.
 //!
-//! Owns: since when a peer has let something wait, as far as looks have shown, and when the next look
-//! is due. Must not know: when a probe is lost ([`ferriband_heal::Probes`]), how one goes.
+//! Owns: what a look sees of a connection, and what becomes of what probes show; what looks before have
+//! found is in [`super::looks`]. Must not know: when a probe is lost ([`ferriband_heal::Probes`]), how one goes.
 //!
 //! Messages are not stamped, for that would cost each of them instructions. A look compares what has
 //! been done with what the look before had found: what has not moved since waits since then, which is
-//! at most [`LOOK_NS`] too little. A rank that waits looks before it sleeps, one that asks in vain
-//! when it gives its core away.
+//! at most 50 ms too little. A rank that waits looks before it sleeps, one that asks in vain
+//! when it gives its core away; where there is a better path to return to, the thread calls.
 
 use super::super::Net;
 use super::super::link::Link;
+use super::looks::{Done, Looks};
 use super::mail::call_attention;
 use crate::errors::Outcome;
 use crate::transport::contract::Roster;
-use ferriband_heal::{
-    AdapterNews, Cause, Ns, Path, PathId, ProbeNews, Probes, Seen, State, Verdict,
-};
-
-/// A look follows the one before after so long.
-const LOOK_NS: u64 = 50_000_000;
-
-/// What looks at a connection have found.
-#[derive(Default)]
-pub struct Watched {
-    /// Its probes.
-    pub(in super::super) probes: Probes,
-    /// What had been done when it was last looked at.
-    done: Done,
-    /// Since when no more has been done.
-    since: Ns,
-    /// The state of its session then, and since when it is in it.
-    state: Option<(State, Ns)>,
-    /// When the peer was first asked for the life that there is not yet.
-    asked: Option<Ns>,
-}
-
-/// How far a connection has come.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Done {
-    completed: (u32, u32),
-    acknowledged: u32,
-    landed: u32,
-    moving: u32,
-}
-
-/// When connections are looked at.
-#[derive(Default)]
-pub struct Looks {
-    /// No look before.
-    not_before: Ns,
-    /// When the last one has found the next to be due; none: nothing waited.
-    due: Option<Ns>,
-    /// Nothing was posted since, as far as is known.
-    is_fresh: bool,
-}
-
-impl Looks {
-    /// A look at `now` has found the next to be due then, if anything waits.
-    fn of(now: Ns, due: Option<Ns>) -> Self {
-        Self {
-            not_before: now.after(LOOK_NS),
-            due,
-            is_fresh: true,
-        }
-    }
-
-    /// Before a sleep: nanoseconds until the next look, if one is needed.
-    pub(in super::super) fn due_ns(&mut self, now: Ns) -> Option<u64> {
-        // What was posted since the last look is seen by the next.
-        let more = (!std::mem::take(&mut self.is_fresh)).then_some(self.not_before);
-        let next = more.into_iter().chain(self.due).min();
-        next.map(|at| at.since(now))
-    }
-
-    /// Whether a look is due.
-    fn is_due(&self, now: Ns) -> bool {
-        now >= self.not_before || self.due.is_some_and(|at| now >= at)
-    }
-}
+use ferriband_heal::{AdapterNews, Cause, Ns, Path, PathId, ProbeNews, Seen, State, Verdict};
 
 impl Link {
     fn done(&self) -> Done {
@@ -102,10 +39,9 @@ impl Link {
     }
 
     /// What there is to see of it.
-    fn see(&mut self, may_return: bool, now: Ns) -> Seen {
+    fn see(&mut self, (is_idle, may_return): (bool, bool), now: Ns) -> Seen {
         let state = self.wire.session.state();
         let (done, waits) = (self.done(), self.awaits_answer());
-        let is_quiet = self.is_quiet() && !waits;
         let wire = &self.wire;
         // Its number may have become another path's.
         let ends = |path: &Path| (path.adapter, path.port, path.peer);
@@ -132,7 +68,7 @@ impl Link {
                 State::Answering => watched.state.map(|(_, since)| since),
                 _ => watched.asked,
             },
-            is_idle: is_quiet,
+            is_idle,
             may_return: may_return && state == State::Up,
         }
     }
@@ -165,7 +101,9 @@ impl Net {
     /// Looks at the connection to `peer`: when the next look is due, if anything waits.
     fn look_at_paths<R: Roster>(&mut self, roster: &R, peer: u32) -> Outcome<Option<Ns>> {
         let now = self.connect.now();
+        // The lower rank's: where each had its own best path, each would undo the other's return.
         let may_return = self.connect.me < peer;
+        let is_idle = self.is_idle(peer);
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return Ok(None);
         };
@@ -173,7 +111,7 @@ impl Net {
         if link.is_gone() || matches!(state, State::Idle | State::Lost) || roster.is_over(peer) {
             return Ok(None);
         }
-        let seen = link.see(may_return, now);
+        let seen = link.see((is_idle, may_return), now);
         let wire = &mut link.wire;
         wire.watched.probes.look(&seen, &mut wire.paths, now);
         while let Some(probe) = self.link(peer).wire.watched.probes.poll() {
@@ -187,7 +125,16 @@ impl Net {
             }
             None => (),
         }
-        Ok(self.link(peer).wire.watched.probes.poll_timeout())
+        let wire = &self.link(peer).wire;
+        let due = wire.watched.probes.poll_timeout();
+        if let Some(due) = due
+            && let Some(current) = seen.current.filter(|_| seen.may_return)
+            && wire.paths.better(current).is_some()
+        {
+            // Whoever is busy with messages does not come to a sleep before which it looks.
+            self.call_at(due.since(now));
+        }
+        Ok(due)
     }
 
     /// Nothing comes by the path of the life.
@@ -209,28 +156,5 @@ impl Net {
         let life = wire.session.epoch();
         wire.session.handle_failure(life, Cause::Silence, now);
         self.heed(peer);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn looks_are_apart_and_none_is_due_where_nothing_waits() {
-        let mut looks = Looks::default();
-        assert!(looks.is_due(Ns(0)));
-        let ms = |ms: u64| Ns(ms * 1_000_000);
-        looks = Looks::of(ms(1000), None);
-        assert_eq!(looks.due_ns(ms(1001)), None, "nothing waits");
-        assert!(!looks.is_due(ms(1049)) && looks.is_due(ms(1050)));
-        let soon = looks.due_ns(ms(1020));
-        assert_eq!(soon, Some(30_000_000), "something may have been posted");
-        looks = Looks::of(ms(2000), Some(ms(2020)));
-        assert_eq!(looks.due_ns(ms(2010)), Some(10_000_000));
-        assert!(looks.is_due(ms(2020)), "a round of probes is faster");
-        looks = Looks::of(ms(3000), Some(ms(11_000)));
-        assert_eq!(looks.due_ns(ms(3000)), Some(8_000_000_000));
-        assert!(looks.is_due(ms(3050)), "others may wait meanwhile");
     }
 }

@@ -195,6 +195,12 @@ impl Net {
         self.rails.rounds == 0 || !self.connect.setting_up.is_empty()
     }
 
+    /// The next round looks at all adapters: what comes to one that was armed with something unseen
+    /// wakes nobody.
+    pub(in super::super) fn look_at_all_next(&mut self) {
+        self.rails.rounds = IDLE - 1;
+    }
+
     /// Takes the adapter at that place in hand, if it is looked at; [`Net::put_back`] undoes that.
     pub fn take_in_hand(&mut self, at: usize, all: bool) -> bool {
         let rail = match at.checked_sub(1) {

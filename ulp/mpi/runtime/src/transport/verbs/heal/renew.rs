@@ -143,7 +143,7 @@ impl Net {
     /// the peer knows of keys is void.
     ///
     /// # Errors
-    /// An errno of the adapter's: then nothing has changed.
+    /// An errno of the adapter's: then it is to be tried again.
     pub(in super::super) fn move_keys(&mut self, peer: u32, adapter: AdapterId) -> Result<(), u32> {
         const ENODEV: u32 = libc::ENODEV.unsigned_abs();
         let opening = self.rail(adapter).ok_or(ENODEV)?.opening;
@@ -154,8 +154,12 @@ impl Net {
             wire.on = Some(adapter);
             return Ok(());
         }
-        if before.is_some() {
-            self.register_anew(peer, adapter)?;
+        if before.is_some()
+            && let Err(errno) = self.register_anew(peer, adapter)
+        {
+            // Some of it may be known to this one now: of no opening, so all is done again.
+            self.link(peer).wire.keyed_on = Some((adapter, 0));
+            return Err(errno);
         }
         let link = self.link(peer);
         (link.wire.on, link.wire.keyed_on) = (Some(adapter), to);
@@ -335,8 +339,8 @@ impl Net {
         told: u32,
         place: Place,
     ) -> Known {
-        let link = self.link(peer);
-        let all = &mut link.long.told;
+        self.forget_far_bound(peer);
+        let all = &mut self.link(peer).long.told;
         match all.renewed.remove(&name) {
             Some(Ok(place)) => return Known::Good(place),
             Some(Err(class)) => return Known::Over(class),
@@ -351,14 +355,19 @@ impl Net {
     /// What both have told at a heal is known. Keys of before, of messages that the peer has named
     /// anew, mean nothing any more.
     pub(super) fn has_learnt_keys(&mut self, peer: u32, are_others: bool) {
+        match are_others {
+            true => self.link(peer).long.told.renewed.clear(),
+            false => self.forget_far_bound(peer),
+        }
+    }
+
+    /// Numbers wrap: a bound that lies far behind would come to lie ahead.
+    fn forget_far_bound(&mut self, peer: u32) {
         let link = self.link(peer);
         let received = link.received;
-        let told = &mut link.long.told;
-        if are_others {
-            told.renewed.clear();
-        } else if !told.void.are_void(Number(received.wrapping_sub(FAR))) {
-            // Numbers wrap: the bound would come to lie ahead.
-            told.void.taken(Number(received));
+        let void = &mut link.long.told.void;
+        if !void.are_void(Number(received.wrapping_sub(FAR))) {
+            void.taken(Number(received));
         }
     }
 }

@@ -6,17 +6,18 @@
 //! no queue of the rank's, takes no signal, and does nothing while nothing comes.
 
 use super::echo::{Echo, Spot};
-use super::mail::{Mail, Mailbox};
+use super::mail::{Mail, Mailbox, call_attention};
 use ferriband_heal::Datagram;
 use ferriband_heal::card::ADAPTERS;
 use ferriband_host::{Event, signals};
 use ferriband_ibv::Context;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Calls of a verbs library are made on it. What is not touched costs no memory.
 const STACK: usize = 256 << 10;
@@ -38,6 +39,8 @@ struct Shared {
     carried: Condvar,
     /// What the rank's card says of each adapter.
     spots: Mutex<[Spot; ADAPTERS]>,
+    /// The rank wants to be called then.
+    call: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -78,6 +81,7 @@ impl Watch {
             orders: Mutex::default(),
             carried: Condvar::new(),
             spots: Mutex::default(),
+            call: Mutex::default(),
         });
         let theirs = Arc::clone(&shared);
         let thread = signals::without(|| {
@@ -123,6 +127,18 @@ impl Watch {
         }
     }
 
+    /// Calls for a look in that time, unless it does so sooner.
+    pub fn call_in(&self, time: Duration) {
+        let at = Instant::now() + time;
+        let mut call = self.shared.call();
+        if call.is_some_and(|before| before <= at) {
+            return;
+        }
+        *call = Some(at);
+        drop(call);
+        self.shared.wake.signal();
+    }
+
     /// Readable while there is mail.
     pub fn fd(&self) -> RawFd {
         self.shared.mailbox.fd()
@@ -165,6 +181,22 @@ impl Shared {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn call(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long it is until the rank is to be called. It is called if that has come.
+    fn call_when_due(&self) -> Option<Timespec> {
+        let mut call = self.call();
+        let left = call.map(|at| at.saturating_duration_since(Instant::now()))?;
+        if left.is_zero() {
+            *call = None;
+            call_attention();
+            return None;
+        }
+        Timespec::try_from(left).ok()
+    }
+
     fn spots(&self) -> MutexGuard<'_, [Spot; ADAPTERS]> {
         self.spots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,7 +234,8 @@ fn sleep(shared: &Shared, all: &[Watched]) -> Vec<usize> {
             whose.push(at);
         }
     }
-    if poll(&mut polls, None).is_err() {
+    let timeout = shared.call_when_due();
+    if poll(&mut polls, timeout.as_ref()).is_err() {
         // An interruption is a wake-up like any other; without memory for it all are looked at.
         return (0..all.len()).collect();
     }
