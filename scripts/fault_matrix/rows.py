@@ -172,6 +172,11 @@ SMALL = [
     ("one way dead for 3 s", "bundles of 8 B"),
     ("duplicates, reordering, corruption together", "1 MiB by lane"),
     ("queue pairs fail", "8 B"),
+    ("another address after a flap", "8 B"),
+    ("device fails for 2 s", "64 KiB by RGet"),
+    ("device fails for 2 s beside a second one", "1 MiB by RPut"),
+    ("device fails for good", "64 KiB by lane"),
+    ("interface deleted", "window of 1 KiB"),
     ("a rank is killed", "8 B"),
 ]
 

@@ -105,7 +105,8 @@ impl Device {
         Context::open(self)
     }
 
-    pub(super) fn verbs(&self) -> &'static Verbs {
+    /// The library that it is of.
+    pub fn verbs(&self) -> &'static Verbs {
         self.list.verbs
     }
 

@@ -18,9 +18,13 @@ use crate::transport::limits::{Rendezvous, Wanted};
 use crate::transport::polling::Polling;
 use ferriband_heal::AdapterId;
 use ferriband_heal::card::{ADAPTERS, Card};
-use ferriband_ibv::{Choice, Context, Device, LinkLayer, PortState, QKey, Verbs};
+use ferriband_ibv::{Choice, Context, Device, EventKind, LinkLayer, PortState, QKey, Verbs};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Pauses before a device that has failed while it was opened is opened again, doubled.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Net {
     /// Opens a device for rank `me` of a world, by which `reached` says which ranks are reached;
@@ -35,20 +39,19 @@ impl Net {
         let no_device = |text: String| MpiError::with(MPI_ERR_OTHER, text);
         let choice = Choice::from_env().map_err(|error| no_device(error.to_string()))?;
         let verbs = Verbs::load(&choice).map_err(|error| no_device(error.to_string()))?;
-        let (context, others) = choose(verbs, wanted)?;
-        let name = context.device().name();
-        let common = Common::new(verbs, &context, wanted, ranks, qkey(secret))?;
-        let memory = |error| refused("register memory for messages", &name, &error);
-        let stage = STAGE.max(common.receive);
-        let stages = Area::new(c"ferriband-mpi-stage", STAGES, stage).map_err(memory)?;
-        let returns = Area::new(c"ferriband-mpi-return", ranks, 8).map_err(memory)?;
+        let key = qkey(secret);
+        let Opened {
+            rail,
+            others,
+            common,
+            stages,
+            returns,
+        } = open_first(verbs, wanted, ranks, key)?;
+        let mut rails = Rails::new(common);
         let own = Own {
             stages: &stages,
             returns: &returns,
         };
-        let mut rail = Rail::new(context, (AdapterId(0), 1), &common, own)?;
-        rail.more_receives(RECEIVES.min(rail.most_receives()))?;
-        let mut rails = Rails::new(common);
         for other in others {
             // One that cannot be used is not there.
             let _ = rails.add(other, own);
@@ -86,13 +89,8 @@ impl Net {
 
 impl Common {
     /// Of the first device.
-    fn new(
-        verbs: &'static Verbs,
-        context: &Context,
-        wanted: Wanted<'_>,
-        ranks: u32,
-        key: QKey,
-    ) -> Outcome<Self> {
+    fn new(context: &Context, wanted: Wanted<'_>, ranks: u32, key: QKey) -> Outcome<Self> {
+        let verbs = context.device().verbs();
         let port = context
             .port(PORT)
             .map_err(|error| failed(&context.device().name(), error))?;
@@ -140,6 +138,74 @@ impl Blocks {
             owing: Vec::new(),
             judged: Instant::now(),
         }
+    }
+}
+
+/// The device that is wanted, and what is made of it.
+struct Opened {
+    rail: Rail,
+    /// Those beside it, opened alone.
+    others: Vec<Arc<Context>>,
+    common: Common,
+    stages: Area,
+    returns: Area,
+}
+
+/// Opens the device that is wanted. One that fails meanwhile is opened again.
+fn open_first(verbs: &'static Verbs, wanted: Wanted<'_>, ranks: u32, key: QKey) -> Outcome<Opened> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let (context, others) = choose(verbs, wanted)?;
+        let error = match Opened::new(Arc::clone(&context), others, wanted, ranks, key) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => error,
+        };
+        if !wanted.limits.heal.is_on || !has_failed(&context) || pause > LONGEST_PAUSE {
+            return Err(error);
+        }
+        std::thread::sleep(pause);
+        pause *= 2;
+    }
+}
+
+/// Whether a device says that it has failed.
+fn has_failed(context: &Context) -> bool {
+    let is_silent = context.set_nonblocking().is_err();
+    while !is_silent && let Ok(Some(event)) = context.next_async_event() {
+        if event.kind == EventKind::DeviceFatal {
+            return true;
+        }
+    }
+    false
+}
+
+impl Opened {
+    fn new(
+        context: Arc<Context>,
+        others: Vec<Arc<Context>>,
+        wanted: Wanted<'_>,
+        ranks: u32,
+        key: QKey,
+    ) -> Outcome<Self> {
+        let name = context.device().name();
+        let common = Common::new(&context, wanted, ranks, key)?;
+        let memory = |error| refused("register memory for messages", &name, &error);
+        let stage = STAGE.max(common.receive);
+        let stages = Area::new(c"ferriband-mpi-stage", STAGES, stage).map_err(memory)?;
+        let returns = Area::new(c"ferriband-mpi-return", ranks, 8).map_err(memory)?;
+        let own = Own {
+            stages: &stages,
+            returns: &returns,
+        };
+        let mut rail = Rail::new(context, (AdapterId(0), 1), &common, own)?;
+        rail.more_receives(RECEIVES.min(rail.most_receives()))?;
+        Ok(Self {
+            rail,
+            others,
+            common,
+            stages,
+            returns,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Long messages by verbs: the receiver READs from the sender's buffer (RGet), or the sender WRITEs
 //! to the receiver's (RPut).
 
-use super::heal::{Kept, Known};
+use super::keys::{Kept, Known};
 use super::lane::LONGEST;
 use super::memory::{Purpose, Reachable, Refusal};
 use super::moves::{Awaits, Direction, Transfer};

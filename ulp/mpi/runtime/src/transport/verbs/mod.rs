@@ -17,6 +17,7 @@ mod errors;
 mod faults;
 mod heal;
 mod id;
+mod keys;
 mod lane;
 mod lay;
 mod life;

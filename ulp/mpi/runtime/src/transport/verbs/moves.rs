@@ -7,7 +7,7 @@
 //! not know: how requests are posted.
 
 use super::Net;
-use super::heal::Offer;
+use super::keys::Offer;
 use super::memory::Reachable;
 use super::news::{Ended, News};
 use crate::constants::MPI_SUCCESS;

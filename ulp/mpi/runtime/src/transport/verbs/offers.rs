@@ -1,7 +1,7 @@
 //! How long messages can be had: what of the program's memory peers may reach, which ones, and by
 //! which way. Must not know: how bytes move ([`super::long`], [`super::lane`]).
 
-use super::heal::Kept;
+use super::keys::Kept;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
 use super::{Net, Reached};
 use crate::ground::memory::{Sink, Source};

@@ -32,7 +32,7 @@ pub use fence::Fence;
 pub use looks::{Looks, Watched};
 pub use mail::{call_attention, heed_attention, wants_attention};
 pub use rails::Rails;
-pub use renew::{Kept, KeysTold, Known, Offer};
+pub use renew::KeysTold;
 pub use replay::Replay;
 pub use say::Way;
 pub use thread::Watch;

@@ -6,6 +6,7 @@
 //! peer was told is void from [`Net::move_keys`] on; what it needs still it is told by RENEW when
 //! the connection is there again, before anything else. Must not know: how bytes move.
 
+use super::super::keys::{Kept, Known, Offer};
 use super::super::memory::{Reachable, Refusal};
 use super::super::moves::{Direction, Transfer};
 use super::super::news::News;
@@ -42,53 +43,10 @@ pub struct KeysTold {
     renewed: HashMap<u64, Result<Place, i32>>,
 }
 
-/// Memory of the program's that a peer may reach, for one message; or that a landing goes to.
-pub struct Offer {
-    pub(in super::super) peer: u32,
-    pub(in super::super) range: Reachable,
-    pub(in super::super) what: Kept,
-    /// The generation of the key that the peer knows.
-    keys: u16,
-    /// What the peer calls the message, and the number of the message that told it.
-    told: Option<(u64, u32)>,
-    /// It cannot be reached any more: the class.
-    class: i32,
-}
-
-/// What the memory of an offer is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kept {
-    /// A message that the peer reads.
-    Source,
-    /// Where the peer writes to.
-    Sink,
-    /// Where a message comes by the lane: the peer knows no key.
-    Landing,
-}
-
-/// A key of the peer's.
-pub enum Known {
-    /// It is good.
-    Good(Place),
-    /// It is void until the peer names another one.
-    Void,
-    /// The message ends with this class.
-    Over(i32),
-}
-
 impl KeysTold {
     /// The generation of own keys.
     pub(in super::super) fn generation(&self) -> u16 {
         self.generation
-    }
-}
-
-impl Kept {
-    fn access(self) -> Access {
-        match self {
-            Self::Source => Access::REMOTE_READ,
-            Self::Sink | Self::Landing => Access::LOCAL_WRITE | Access::REMOTE_WRITE,
-        }
     }
 }
 
