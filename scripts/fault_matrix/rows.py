@@ -119,9 +119,14 @@ def deleted(_):
     return [("ip", f"link del {HERE}")]
 
 
-def stopped(rng):
-    rank = rng.randrange(2)
-    return [("STOP", rank), ("sleep", 10), ("CONT", rank)]
+def stopped(seconds):
+    """A rank is stopped, and its adapter with it."""
+
+    def steps(rng):
+        rank = rng.randrange(2)
+        return [("STOP", rank), ("sleep", seconds), ("CONT", rank)]
+
+    return steps
 
 
 def killed(rng):
@@ -134,6 +139,7 @@ ROWS = [
     Row("link down for 1 ms, there", 0.5, flap(THERE, "1ms")),
     Row("link down for 1 s, here", 1.5, flap(HERE, "1s")),
     Row("link down for 1 s, there", 1.5, flap(THERE, "1s")),
+    Row("link down for 60 s, here", 61, flap(HERE, "60s")),
     Row("link flaps 20 times", 2, flap(HERE, "5ms", "60ms", 20)),
     Row("30 % of packets are lost each way, 10 s", 10, rules("10s", "drop --probability 0.3")),
     Row("one way dead for 3 s", 3, rules("3s", "drop --direction rx")),
@@ -146,9 +152,11 @@ ROWS = [
     Row("another address after a flap", 1, moved),
     Row("device fails for 2 s", 2.5, fatal("--for 2s")),
     Row("device fails for 2 s beside a second one", 4, fatal("--for 2s"), has_second=True),
+    Row("no packets for 3 s beside a second adapter", 5, rules("3s", "drop"), has_second=True),
     Row("device fails for good", 1, fatal("--gone"), has_second=True),
     Row("interface deleted", 1, deleted, has_second=True),
-    Row("a rank is stopped for 10 s", 10, stopped),
+    Row("a rank is stopped for 10 s", 10, stopped(10)),
+    Row("a rank is stopped for 60 s", 60, stopped(60)),
     Row("a rank is killed", 0.5, killed, wanted="lost"),
 ]
 

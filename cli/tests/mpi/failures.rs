@@ -138,6 +138,56 @@ fn connections_whose_queue_pairs_fail_are_made_anew() {
 }
 
 #[test]
+fn who_only_looks_notices_that_its_connection_has_failed() {
+    let program = Program::new("notices");
+    let verbs = ["--same-host", "verbs"];
+    for ranks in [2, 3] {
+        let said = program.succeeds(ranks, &verbs);
+        assert_eq!(said, format!("notices: {ranks} ranks: ok\n"));
+    }
+    // Without heals nobody listens.
+    let settings = ["--set", "heal=0", "--env", "WATCHES=0"];
+    let said = program.succeeds(2, &[&verbs[..], &settings].concat());
+    assert_eq!(said, "notices: 2 ranks: ok\n");
+    if has_network_namespaces() {
+        let output = two_hosts(&[program], &[]);
+        says(&output, "notices: 2 ranks: ok\nnotices: 4 ranks: ok\n", "");
+    }
+}
+
+/// Ranks for whom `mpirun` is another's launcher: no memory shows them whether ranks of other hosts
+/// are there.
+const AS_OF_ANOTHER: &str = "unset FERRIBAND_MPI_HOST_FD FERRIBAND_MPI_BELLS FERRIBAND_MPI_PMI";
+
+#[test]
+fn a_peer_that_computes_is_not_lost_for_silence_and_one_that_is_stopped_is() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let program = Program::new("computes");
+    let script = program.0.with_extension("sh");
+    let text = format!("#!/bin/sh\n{AS_OF_ANOTHER}\nexec {}\n", program.0.display());
+    std::fs::write(&script, text).expect("it is written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("it is ours");
+    let script = Program(script);
+    let patience = ("FERRIBAND_MPI_HEAL_FOR", "2");
+    let output = two_hosts(std::slice::from_ref(&script), &[patience]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{complained}");
+    assert_eq!(said, "computes: 2 ranks: ok\ncomputes: 4 ranks: ok\n");
+    let output = two_hosts(&[script], &[patience, ("HOW", "stops")]);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{complained}");
+    assert!(
+        complained.contains("it has not answered for 2 s"),
+        "{complained}"
+    );
+    program.leaves_nobody();
+}
+
+#[test]
 fn connections_between_hosts_are_made_anew() {
     if !has_network_namespaces() {
         return;

@@ -206,6 +206,7 @@ fn linger(guard: &mut Guard) {
         std::thread::sleep(Duration::from_micros(200));
     }
     guard.transports.reopen();
+    guard.transports.rest();
 }
 
 /// Whether a rank still needs something of this one's transports. The dead want nothing. Those of

@@ -44,6 +44,7 @@ pub(super) fn begin(threads: i32) -> Outcome<Guard> {
     }
     ENTRY.share(threads == MPI_THREAD_MULTIPLE);
     let mut guard = enter().expect("it was just made or woken");
+    guard.transports.wake();
     guard.job.threads = guard.job.threads.max(threads);
     Ok(guard)
 }

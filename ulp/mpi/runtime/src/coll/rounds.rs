@@ -100,6 +100,10 @@ impl Rounds for Mpi {
         self.p2p.arm()
     }
 
+    fn ask_about(&self) {
+        self.transports.ask_about();
+    }
+
     #[inline]
     fn has_offers(&self) -> bool {
         self.transports.has_offers()

@@ -64,6 +64,7 @@ pub fn glance<R: Rounds>(guard: &mut Guard<R>) -> Outcome {
     } else if *guard.asked_in_vain() < guard.spins() {
         *guard.asked_in_vain() += 1;
     } else {
+        guard.ask_about();
         guard.outside(std::thread::yield_now);
     }
     guard.lend();

@@ -414,15 +414,51 @@ impl Transports {
             return Ok((Vec::new(), -1));
         };
         let are_quiet = !is_shared && net.quieten(host)?;
-        let failure = if net.is_dead() { None } else { net.hear()? };
-        if let Some(why) = failure {
-            self.failure = Some(MpiError::with(MPI_ERR_OTHER, net.fail(&why)));
+        self.look_about()?;
+        match &mut self.net {
+            Some(net) if !net.is_dead() => {
+                net.keep_alive()?;
+                net.arm(are_quiet, stalled)
+            }
+            _ => Ok((Vec::new(), -1)),
         }
+    }
+
+    /// Takes what devices say by themselves, and looks whether peers are silent. If the only device
+    /// has failed for good, all whom it reached are lost.
+    fn look_about(&mut self) -> Outcome {
+        let (Some(net), Some(host)) = (&mut self.net, &self.host) else {
+            return Ok(());
+        };
         if net.is_dead() {
-            return Ok((Vec::new(), -1));
+            return Ok(());
         }
-        net.keep_alive()?;
-        net.arm(are_quiet, stalled)
+        if let Some(why) = net.hear()? {
+            self.failure = Some(MpiError::with(MPI_ERR_OTHER, net.fail(&why)));
+            return Ok(());
+        }
+        net.look_for_silence(host)
+    }
+
+    /// The program asks in vain, and gives its core away: the next round looks about if that is due.
+    pub fn ask_about(&self) {
+        if let Some(net) = &self.net {
+            net.ask_about();
+        }
+    }
+
+    /// The program's part in MPI is over: nobody listens for what devices say by themselves.
+    pub fn rest(&mut self) {
+        if let Some(net) = &mut self.net {
+            net.end_watch();
+        }
+    }
+
+    /// It begins again.
+    pub fn wake(&mut self) {
+        if let Some(net) = &mut self.net {
+            net.begin_watch();
+        }
     }
 
     /// Whether there is something to be told besides messages that have come.

@@ -6,7 +6,7 @@
 use super::Transports;
 use super::contract::{Deliver, Lost, Message};
 use super::shm::{Link, Ran};
-use super::verbs::{Round, Told};
+use super::verbs::{Round, Told, call_attention, heed_attention, wants_attention};
 use crate::constants::MPI_SUCCESS;
 use crate::errors::Outcome;
 use ferriband_mpi_proto::envelope::{Fin, Kind};
@@ -14,6 +14,8 @@ use zerocopy::IntoBytes;
 
 /// Records of one channel that are taken before the others are looked at.
 const BATCH: u32 = 64;
+/// Looks that find something, before what devices say by themselves is heard.
+const LOOKS: u32 = 64;
 
 /// Who has transports, and does what they tell of between the looks at them.
 pub trait Owner {
@@ -96,12 +98,23 @@ impl Transports {
         look_after(owner, round)
     }
 
-    /// Looks at several devices, or at none if the only one has failed.
+    /// Looks at several devices, or at those that have something to say by themselves, or at none
+    /// if the only one has failed.
     #[cold]
     #[inline(never)]
     fn look_at_devices<O: Owner>(owner: &mut O) -> Outcome<bool> {
-        let net = owner.transports().net.as_mut();
-        let Some(net) = net.filter(|net| !net.is_dead()) else {
+        let net = &owner.transports().net;
+        if net.as_ref().is_none_or(|net| net.is_dead()) {
+            return Ok(false);
+        }
+        match wants_attention() {
+            true => look_and_hear(owner),
+            false => Self::look_at_all(owner),
+        }
+    }
+
+    fn look_at_all<O: Owner>(owner: &mut O) -> Outcome<bool> {
+        let Some(net) = &mut owner.transports().net else {
             return Ok(false);
         };
         net.look_anew();
@@ -159,6 +172,27 @@ impl Transports {
             }
         }
     }
+}
+
+/// Looks at devices that have something to say by themselves: behind their completions, which say
+/// more of a failure than that does.
+fn look_and_hear<O: Owner>(owner: &mut O) -> Outcome<bool> {
+    heed_attention();
+    let mut outcome = Ok(true);
+    for _ in 0..LOOKS {
+        outcome = Transports::look_at_all(owner);
+        if !matches!(outcome, Ok(true)) {
+            break;
+        }
+    }
+    let heard = owner.transports().look_about();
+    if heard.is_err() {
+        // What is left is heard by the next look.
+        call_attention();
+    }
+    outcome.and(heard)?;
+    Transports::hear(owner, true)?;
+    Ok(true)
 }
 
 /// Looks at the device in hand, and takes what has come by it.

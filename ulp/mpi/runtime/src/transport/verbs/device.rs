@@ -58,7 +58,7 @@ impl Net {
         }
         rails.begin(&rail);
         let has_rails = !rails.others.is_empty();
-        Ok(Self {
+        let mut net = Self {
             rail,
             rails,
             stages: Stages::new(stages),
@@ -70,7 +70,9 @@ impl Net {
             life: Life::new(has_rails),
             limits: wanted.limits,
             stats: Stats::default(),
-        })
+        };
+        net.begin_watch();
+        Ok(net)
     }
 
     /// What this rank leaves for the others.

@@ -3,10 +3,11 @@
 
 use super::errors::failed;
 use super::faults::{AtFault, is_of_memory};
+use super::heal::{Looks, Watch, call_attention};
 use super::link::Link;
 use super::news::News;
 use super::queue::What;
-use super::{Lent, Net, Reached};
+use super::{Lent, Net};
 use crate::constants::{MPI_ERR_BUFFER, MPI_ERR_PROC_ABORTED};
 use crate::errors::{MpiError, Outcome, broken};
 use crate::transport::contract::{Deliver, Lost, Roster};
@@ -31,6 +32,10 @@ pub struct Life {
     pub(super) has_rails: bool,
     /// Why the device has failed, if it has said so and nobody has asked since.
     pub(super) failure: Option<String>,
+    /// The thread that hears what devices say by themselves; none: the rank does, before it sleeps.
+    pub(super) watch: Option<Watch>,
+    /// When connections are looked at for silence.
+    pub(super) looks: Looks,
 }
 
 impl Life {
@@ -43,6 +48,8 @@ impl Life {
             closing: false,
             has_rails,
             failure: None,
+            watch: None,
+            looks: Looks::default(),
         }
     }
 }
@@ -100,13 +107,10 @@ impl Net {
         } else {
             MPI_ERR_PROC_ABORTED
         };
-        // Whether a host that does not answer is there, nobody says; by another way it may be asked.
-        let is_far = self.connect.reached[peer as usize] == Reached::Far;
-        let is_unheard = is_far && status == WcStatus::RetryExceeded && !self.has_other_way(peer);
         if status == WcStatus::RetryExceeded {
             self.is_unanswered(peer);
         }
-        if class != MPI_ERR_BUFFER && !is_unheard && self.heals(peer) {
+        if class != MPI_ERR_BUFFER && self.heals(peer) {
             self.end_life(peer, cause_of(status));
             return Ok(());
         }
@@ -138,6 +142,8 @@ impl Net {
     #[cold]
     pub fn fail(&mut self, why: &str) -> String {
         self.life.is_dead = true;
+        // Each look finds so that there is nothing to look at.
+        call_attention();
         for peer in 0..self.links.len() as u32 {
             if self.reaches(peer) {
                 self.lose(peer, why, MPI_ERR_PROC_ABORTED);
@@ -190,6 +196,12 @@ impl Net {
         if self.life.alive.elapsed() < ALIVE || self.life.is_dead {
             return Ok(());
         }
+        self.ask_whether_alive()
+    }
+
+    /// Sends an empty message to each peer to which none is under way: a queue pair that has failed
+    /// gives it back.
+    pub(super) fn ask_whether_alive(&mut self) -> Outcome {
         self.life.alive = Instant::now();
         let closing = std::mem::replace(&mut self.life.closing, true);
         let told = self.note_to(|link| link.is_ready() && !link.wire.queue.awaits_completion());
@@ -223,8 +235,11 @@ impl Net {
                 Err(_) if self.limits.heal.is_on => (),
                 Err(error) => return Err(failed(&device.name, error)),
             }
-            fds.push(device.context.async_fd().as_raw_fd());
+            if self.life.watch.is_none() {
+                fds.push(device.context.async_fd().as_raw_fd());
+            }
         }
+        fds.extend(self.life.watch.as_ref().map(Watch::fd));
         let waits_for_acks = self.waits_for_acks();
         let waits_for_card = stalled.iter().any(|peer| {
             self.links[*peer as usize]
@@ -233,9 +248,11 @@ impl Net {
         });
         let timeout = match self.due_ns() {
             _ if waits_for_card => CARD_MS,
-            Some(ns) => i32::try_from(ns / 1_000_000 + 1).unwrap_or(i32::MAX),
+            Some(ns) => ms(ns),
             None => -1,
         };
+        let now = self.connect.now();
+        let looks = self.life.looks.due_ns(now).map_or(i32::MAX, ms);
         // A WRITE wakes nobody, so who may be written to must look.
         let most = if !are_quiet || waits_for_acks {
             BLOCKS_MS
@@ -244,6 +261,7 @@ impl Net {
         } else {
             ALIVE.as_millis() as i32
         };
+        let most = most.min(looks);
         let timeout = if timeout < 0 { most } else { timeout.min(most) };
         Ok((fds, timeout))
     }
@@ -333,6 +351,11 @@ impl Net {
             })),
         }
     }
+}
+
+/// In milliseconds, as a timeout.
+fn ms(ns: u64) -> i32 {
+    i32::try_from(ns / 1_000_000 + 1).unwrap_or(i32::MAX)
 }
 
 /// Whether `peer` needs nothing more, and its process has ended: between two sessions it needs

@@ -2,11 +2,11 @@
 //! what the last messages said, long messages, and those that go together.
 
 use super::channel::Outbound;
-use super::heal::{Fence, KeysTold, Replay, Way};
+use super::heal::{Fence, KeysTold, Replay, Watched, Way};
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
-use ferriband_heal::{AdapterId, Endpoint, Ns, Path, PathId, Paths, Probes, Reach, Session};
+use ferriband_heal::{AdapterId, Endpoint, Ns, Path, PathId, Paths, Reach, Session};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
@@ -62,12 +62,10 @@ pub struct Wire {
     pub made_at: (u16, [u8; 16]),
     /// The path of the life, and its number.
     pub path: Path,
-    /// See [`Wire::path`].
+    /// Its number when the life began.
     pub by: Option<PathId>,
-    /// Whether a better path carries.
-    pub probes: Probes,
-    /// There is one, and it is asked.
-    pub looks_back: bool,
+    /// What looks for silence have found.
+    pub watched: Watched,
     /// The PSN that its sends begin with.
     pub psn: u32,
     /// Whether it is among those that are looked after.
@@ -172,8 +170,7 @@ impl Link {
                 made_at: Default::default(),
                 path: Path::default(),
                 by: None,
-                probes: Probes::default(),
-                looks_back: false,
+                watched: Watched::default(),
                 psn: 0,
                 is_setting_up: false,
                 waits_to_say: false,

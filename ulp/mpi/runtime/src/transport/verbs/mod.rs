@@ -45,6 +45,7 @@ use block::Blocks;
 use bundle::Coalesce;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use heal::Rails;
+pub use heal::{call_attention, heed_attention, wants_attention};
 use id::Id;
 use life::Life;
 use link::Link;

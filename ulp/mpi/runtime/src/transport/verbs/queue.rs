@@ -123,6 +123,11 @@ impl Queue {
         self.completed.wrapping_sub(number) < 1 << 31
     }
 
+    /// Requests that are known to have completed; it wraps.
+    pub fn has_done(&self) -> u32 {
+        self.completed
+    }
+
     /// Whether a completion is to come.
     pub fn awaits_completion(&self) -> bool {
         !self.outstanding.is_empty()

@@ -106,6 +106,8 @@ pub struct Rail {
     pub(super) receives: Receives,
     pub(super) numbers: Numbers,
     pub(super) ports: Vec<Port>,
+    /// The port of its echo, and the number of the echo's queue pair; none: nobody echoes.
+    pub(super) echo: Option<(u8, u32)>,
     /// The program's memory.
     pub(super) reach: Reach,
     /// By what it knows the staging buffers.
@@ -141,11 +143,18 @@ impl Rail {
             receives: Receives::new(&device)?,
             numbers: Numbers::default(),
             ports: ports.collect::<Outcome<_>>()?,
+            echo: None,
             reach,
             stages: stages.map_err(memory)?,
             returns: returns.map_err(memory)?,
             device,
         })
+    }
+
+    /// Number of the queue pair of the echo that answers by this port; 0: none does.
+    pub(super) fn echo_at(&self, port: u8) -> u32 {
+        let echo = self.echo.filter(|(at, _)| *at == port);
+        echo.map_or(0, |(_, number)| number)
     }
 
     /// The port of this number.

@@ -4,9 +4,9 @@
 //! A fence goes on in each look at the device, so that other peers go on meanwhile. What it throws
 //! away lies in the log of the other end. Section 5.3 of docs/design/heal.md.
 
+use super::super::Net;
 use super::super::acks::fresh_return_word;
 use super::super::queue::{Queue, What};
-use super::super::{Net, Reached};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use ferriband_heal::{Cause, Ns, Number, State, Taken};
@@ -66,15 +66,18 @@ impl Net {
     }
 
     /// The device says that the queue pair to `peer` takes no receive any more. If no fence has
-    /// stopped it, it has failed; who only receives hears of that by nothing else. Of another host
-    /// the completions must say how.
+    /// stopped it, it has failed; who only receives hears of that by nothing else.
     #[cold]
     pub(in super::super) fn has_stopped(&mut self, peer: u32) {
-        let is_far = self.connect.reached[peer as usize] == Reached::Far;
-        let wire = &mut self.link(peer).wire;
-        wire.takes_none = true;
-        if wire.has_life() && !is_far && self.heals(peer) {
-            self.end_life(peer, Cause::QpError);
+        self.link(peer).wire.takes_none = true;
+        self.has_failed(peer, Cause::QpError);
+    }
+
+    /// The device says that something of the connection to `peer` has failed.
+    #[cold]
+    pub(in super::super) fn has_failed(&mut self, peer: u32, cause: Cause) {
+        if self.link(peer).wire.has_life() && self.heals(peer) {
+            self.end_life(peer, cause);
         }
     }
 

@@ -7,26 +7,35 @@
 //! one that it is looked at in. Must not know: what a message says. The design is
 //! docs/design/heal.md.
 
+mod echo;
+mod events;
 mod fence;
+mod looks;
+mod mail;
+mod probing;
 mod rails;
 mod renew;
 mod replay;
 mod report;
 mod say;
+mod thread;
 
 use super::Net;
 use super::link::{Link, Wire};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use crate::transport::contract::Roster;
-use ferriband_heal::{Cause, Ns, PeerNews, ProbeNews, Reason, Seen, State, Step};
+use ferriband_heal::{Cause, Ns, PeerNews, Reason, State, Step};
 use ferriband_ibv::VerbsError;
 
 pub use fence::Fence;
+pub use looks::{Looks, Watched};
+pub use mail::{call_attention, heed_attention, wants_attention};
 pub use rails::Rails;
 pub use renew::KeysTold;
 pub use replay::Replay;
 pub use say::Way;
+pub use thread::Watch;
 
 /// A lane that cannot be made is tried again after so long.
 const LANE_NS: u64 = 1_000_000;
@@ -54,11 +63,7 @@ impl Net {
             let link = self.links[*peer as usize].as_deref()?;
             let now_due = link.wire.is_at_work().then_some(now);
             let soon = || link.long.lane.waits().then(|| now.after(LANE_NS));
-            let wire = || {
-                let wire = &link.wire;
-                let back = wire.probes.poll_timeout().filter(|_| wire.looks_back);
-                [wire.session.poll_timeout(), wire.read_at, back]
-            };
+            let wire = || [link.wire.session.poll_timeout(), link.wire.read_at];
             now_due
                 .or_else(soon)
                 .or_else(|| wire().into_iter().flatten().min())
@@ -93,7 +98,6 @@ impl Net {
                 session.handle_peer(PeerNews::Over, now);
             }
             self.read_card(roster, peer, now);
-            self.look_back(peer)?;
             self.carry_fence(peer, count as u32)?;
             self.drive(roster, peer)?;
             if self.link(peer).wire.replay.is_some() {
@@ -114,19 +118,24 @@ impl Net {
                 did = true;
             }
         }
+        if count == 0 {
+            // No answer lies unread.
+            self.look_for_silence(roster)?;
+        }
         Ok(did)
     }
 
     /// A peer answers when its program next calls MPI, which may be in an hour. So silence counts
-    /// only where the connection has carried a message and nobody here sees the peer's process;
-    /// that one has died the launcher says.
+    /// only where nobody here sees the peer's process, and either its echo answers meanwhile or the
+    /// connection has carried a message; that one has died the launcher says.
     fn vouch<R: Roster>(&mut self, roster: &R, peer: u32) {
         let now = self.connect.now();
         let link = self.link(peer);
-        let has_carried = link.has_carried();
+        let has_echo = link.wire.reach.addresses().any(|(_, one)| one.echo != 0);
+        let counts = has_echo || link.has_carried();
         let session = &mut link.wire.session;
         let is_time = session.poll_timeout().is_some_and(|at| now >= at);
-        if is_time && (!has_carried || roster.is_there(peer)) {
+        if is_time && (!counts || roster.is_there(peer)) {
             session.handle_peer(PeerNews::Alive, now);
         }
     }
@@ -243,40 +252,8 @@ impl Net {
         self.transmit(peer)
     }
 
-    /// Where there is a better path than that of the connection to `peer`, it is asked by probes
-    /// whether it carries again; then the connection returns to it.
-    fn look_back(&mut self, peer: u32) -> Outcome {
-        let (now, me) = (self.connect.now(), self.connect.me);
-        let is_idle = self.is_idle(peer);
-        let wire = &mut self.link(peer).wire;
-        let is_up = wire.session.is_up();
-        let current = wire.by.filter(|_| is_up);
-        let seen = Seen {
-            current,
-            // Silence is no failure before each rank has an echo that answers while it computes.
-            oldest: None,
-            is_idle,
-            // The lower rank's: where each had its own best path, each would undo the other's.
-            may_return: is_up && me < peer,
-        };
-        wire.looks_back =
-            seen.may_return && current.is_some_and(|current| wire.paths.better(current).is_some());
-        if !wire.looks_back {
-            return Ok(());
-        }
-        wire.probes.look(&seen, &mut wire.paths, now);
-        while let Some(probe) = self.link(peer).wire.probes.poll() {
-            self.probe(peer, probe.by, probe.counter)?;
-        }
-        let wire = &mut self.link(peer).wire;
-        if let Some(ProbeNews::Return(by)) = wire.probes.poll_news() {
-            wire.session.handle_return(by, now);
-        }
-        Ok(())
-    }
-
     /// Whether nothing is under way to or from `peer`.
-    fn is_idle(&self, peer: u32) -> bool {
+    pub(super) fn is_idle(&self, peer: u32) -> bool {
         let link = self.links[peer as usize].as_deref();
         let moves = self.moves.transfers.iter().flatten();
         let mut moves = moves.filter(|one| one.peer == peer);
@@ -333,10 +310,7 @@ impl Link {
     /// Whether its session has something to do by itself, or to say.
     fn needs_attention(&self) -> bool {
         let wire = &self.wire;
-        let waits = wire.waits_to_say
-            || self.long.lane.waits()
-            || wire.read_at.is_some()
-            || wire.looks_back;
+        let waits = wire.waits_to_say || self.long.lane.waits() || wire.read_at.is_some();
         wire.session.poll_timeout().is_some() || waits || wire.is_at_work()
     }
 }

@@ -11,6 +11,7 @@
 use super::super::errors::failed;
 use super::super::rail::{Common, Face, Own, Rail};
 use super::super::{Net, RECEIVES};
+use super::mail::wants_attention;
 use crate::errors::Outcome;
 use crate::transport::contract::Roster;
 use ferriband_heal::card::{ADAPTERS, Address, Card};
@@ -32,7 +33,7 @@ pub struct Rails {
     /// Of the own card; even.
     serial: u32,
     /// The own card has to be written anew, and paths found anew.
-    is_changed: bool,
+    pub(super) is_changed: bool,
     /// Rounds since all adapters were looked at.
     rounds: u32,
 }
@@ -90,7 +91,7 @@ impl Rails {
             if let Some(place) = addresses.get_mut(usize::from(rail.id.0)) {
                 *place = Some(Address {
                     ud: port.ud.number().0,
-                    echo: 0,
+                    echo: rail.echo_at(port.number),
                     lid: port.face.lid,
                     lmc: 0,
                     mtu: port.face.mtu.to_c() as u8,
@@ -176,10 +177,11 @@ impl Net {
         &rail.device.name
     }
 
-    /// Whether a round is more than a look at the adapter in hand.
+    /// Whether a round is more than a look at the adapter in hand: of an only one that has failed,
+    /// too, since that wants attention for ever.
     #[inline]
     pub fn needs_care(&self) -> bool {
-        self.life.is_dead || self.life.has_rails
+        wants_attention() || self.life.has_rails
     }
 
     /// Adapters that a round looks at.
@@ -237,8 +239,8 @@ impl Net {
 }
 
 impl Net {
-    /// Takes the events of all adapters.
-    pub(in super::super) fn take_events(&mut self) -> Outcome {
+    /// Takes the events of all adapters, where no thread does.
+    pub(super) fn take_events_here(&mut self) -> Outcome {
         self.for_each_rail(|net| {
             loop {
                 let (adapter, opening) = (net.rail.id, net.rail.opening);
@@ -277,6 +279,14 @@ impl Net {
                     self.has_stopped(peer);
                 }
             }
+            (
+                EventKind::QpFatal | EventKind::QpRequestError | EventKind::QpAccessError,
+                Subject::Qp { number, .. },
+            ) => {
+                if let Some(peer) = rail.numbers.rank_of(number.0) {
+                    self.has_failed(peer, Cause::QpError);
+                }
+            }
             (EventKind::DeviceFatal | EventKind::CqError | EventKind::SrqError, _) => {
                 match self.limits.heal.is_on {
                     true => self.adapter_failed(id),
@@ -290,7 +300,6 @@ impl Net {
                 | EventKind::GidChange,
                 Subject::Port(port),
             ) if self.limits.heal.is_on => self.look_at_port(id, port),
-            // A queue pair that fails says so by its completions.
             _ => (),
         }
         Ok(())
@@ -306,7 +315,7 @@ impl Net {
     }
 
     /// An event says where to look, not what is there: it may be late.
-    fn look_at_port(&mut self, id: AdapterId, number: u8) {
+    pub(super) fn look_at_port(&mut self, id: AdapterId, number: u8) {
         let (now, common) = (self.connect.now(), self.rails.common);
         let Some(rail) = self.rail_mut(id) else {
             return;
@@ -378,14 +387,6 @@ impl Net {
                 self.heed(peer);
             }
         }
-    }
-
-    /// Whether there is a path to `peer` between other ports than those of its connection.
-    pub(in super::super) fn has_other_way(&mut self, peer: u32) -> bool {
-        let wire = &self.link(peer).wire;
-        let now = wire.path;
-        let mut all = wire.paths.ids().filter_map(|by| wire.paths.get(by));
-        all.any(|path| (path.adapter, path.port, path.peer) != (now.adapter, now.port, now.peer))
     }
 
     /// The connection to `peer` has met status 12.
@@ -482,6 +483,7 @@ impl Net {
             };
             if rail.is_closing && !lives_on {
                 (rail.is_closing, rail.is_open) = (false, false);
+                self.forget_rail(id);
                 self.rails.adapters.handle(id, AdapterNews::Closed, now);
                 self.life.has_rails = true;
                 did = true;
@@ -529,6 +531,7 @@ impl Net {
         if let Some(place) = self.rail_mut(id) {
             *place = rail;
         }
+        self.watch_rail(id);
         Ok(())
     }
 
@@ -537,6 +540,7 @@ impl Net {
     pub(super) fn tell_card<R: Roster>(&mut self, roster: &R) -> Outcome {
         self.rails.serial = self.rails.serial.wrapping_add(2);
         roster.publish(&self.card());
+        self.tell_spots();
         let now = self.connect.now();
         for peer in 0..self.links.len() as u32 {
             self.renew_paths(peer);

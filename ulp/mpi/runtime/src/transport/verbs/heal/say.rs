@@ -191,7 +191,7 @@ impl Net {
         self.heed(peer);
     }
 
-    /// A probe to `peer` has come back: of an adapter, or of a path.
+    /// A probe of an adapter, or of a path to `peer`, has come back.
     fn handle_probed(&mut self, peer: u32, counter: u32) {
         let now = self.connect.now();
         if let Some(id) = adapter_of(counter) {
@@ -200,8 +200,26 @@ impl Net {
             self.heed_adapters();
         } else {
             let wire = &mut self.link(peer).wire;
-            wire.probes.handle_probed(counter, &mut wire.paths, now);
+            let (probes, paths) = (&mut wire.watched.probes, &mut wire.paths);
+            probes.handle_probed(counter, paths, now);
         }
+    }
+
+    /// The echo has answered a PROBE of `peer`, which is a sign of life, and says where it is.
+    pub(super) fn handle_echoed(&mut self, peer: u32, datagram: &Datagram) {
+        if self.links[peer as usize].is_none() {
+            // Whoever has nothing to do with it finds it by its card.
+            return;
+        }
+        let now = self.connect.now();
+        if self.link(peer).wire.reach.handle_origin(datagram) {
+            self.renew_paths(peer);
+        }
+        self.link(peer)
+            .wire
+            .session
+            .handle_peer(PeerNews::Alive, now);
+        self.heed(peer);
     }
 
     /// The path by which a datagram has come.
@@ -230,6 +248,7 @@ fn addressed(
     mut datagram: Datagram,
     (serial, is_only): (u32, bool),
 ) -> Datagram {
+    let echo = rail.echo_at(port);
     let Some(port) = rail.port(port) else {
         return datagram;
     };
@@ -237,7 +256,7 @@ fn addressed(
         adapter: rail.id,
         flags: if is_only { ONLY_ADAPTER } else { 0 },
         ud: port.ud.number().0,
-        echo: 0,
+        echo,
         serial,
     };
     if datagram.kind != Kind::Rtu {

@@ -1,0 +1,170 @@
+//! What the thread beside the program is for ([`super::thread`]), and what becomes of what it has
+//! taken in.
+//!
+//! Owns: that the thread begins and ends, which adapters it looks at, what their echoes say of this
+//! rank. Must not know: what an event changes ([`super::rails`]), how a thread hears of one. Without
+//! the thread (`heal=0`, or there could be none) the rank takes events itself, before it sleeps and
+//! while it looks after connections.
+
+use super::super::Net;
+use super::echo::{Echo, Spot, Whose};
+use super::mail::Mail;
+use super::rails::Event;
+use super::thread::Watch;
+use crate::errors::Outcome;
+use ferriband_heal::AdapterId;
+use ferriband_heal::datagram::ONLY_ADAPTER;
+use std::time::Duration;
+
+impl Net {
+    /// Starts the thread that hears what devices say by themselves, where connections heal. Where
+    /// there can be none the rank hears it before it sleeps.
+    pub fn begin_watch(&mut self) {
+        if !self.limits.heal.is_on || self.life.watch.is_some() || self.life.is_dead {
+            return;
+        }
+        let Ok(watch) = Watch::begin() else {
+            return;
+        };
+        self.life.watch = Some(watch);
+        for id in (0..self.rails() as u8).map(AdapterId) {
+            self.watch_rail(id);
+        }
+        self.tell_spots();
+        // Another echo has another number.
+        self.rails.is_changed |= self.rails.serial() != 0;
+    }
+
+    /// Ends it. What is said from here on is heard before a sleep.
+    pub fn end_watch(&mut self) {
+        // What it has taken in is heard; who leaves has no use for an error.
+        let _ = self.take_events();
+        self.life.watch = None;
+        self.rail.echo = None;
+        for rail in &mut self.rails.others {
+            rail.echo = None;
+        }
+    }
+
+    /// An adapter was opened: the thread looks at it, and answers by it.
+    pub(super) fn watch_rail(&mut self, id: AdapterId) {
+        let whose = Whose {
+            me: self.connect.me,
+            ranks: self.links.len() as u32,
+            secret: self.connect.secret,
+            qkey: self.rails.common.key,
+        };
+        let port = self.rails.adapters.port(id).unwrap_or(1);
+        if self.life.watch.is_none() {
+            return;
+        }
+        let Some(rail) = self.rail_mut(id).filter(|rail| rail.is_open) else {
+            return;
+        };
+        let (context, pd) = (rail.device.context.clone(), rail.device.pd.clone());
+        // Without one the rank answers probes, when it looks.
+        let echo = Echo::open((id.0, port), &context, &pd, whose).ok();
+        rail.echo = echo.as_ref().map(|echo| (port, echo.number()));
+        let opening = rail.opening;
+        if let Some(watch) = &self.life.watch {
+            watch.watch((id.0, opening), &context, echo);
+        }
+    }
+
+    /// An adapter is closed: the thread holds nothing of it any more.
+    pub(super) fn forget_rail(&mut self, id: AdapterId) {
+        if let Some(watch) = &self.life.watch {
+            watch.forget(id.0);
+        }
+        if let Some(rail) = self.rail_mut(id) {
+            rail.echo = None;
+        }
+    }
+
+    /// Echoes say what the card says.
+    pub(super) fn tell_spots(&self) {
+        let Some(watch) = &self.life.watch else {
+            return;
+        };
+        let flags = if self.rails() == 1 { ONLY_ADAPTER } else { 0 };
+        for rail in self.all_rails() {
+            let Some(port) = rail.echo.and_then(|(port, _)| rail.port(port)) else {
+                continue;
+            };
+            let spot = Spot {
+                gid_index: port.face.gid_index,
+                is_ethernet: self.rails.common.is_ethernet,
+                lid: port.face.lid,
+                gid: port.face.gid.0,
+                ud: port.ud.number().0,
+                serial: self.rails.serial(),
+                flags,
+            };
+            watch.set_spot(rail.id.0, spot);
+        }
+    }
+
+    /// The thread shall call for a look in so many nanoseconds.
+    pub(super) fn call_at(&self, ns: u64) {
+        if let Some(watch) = &self.life.watch {
+            watch.call_in(Duration::from_nanos(ns));
+        }
+    }
+
+    /// Takes what devices have said by themselves.
+    pub(in super::super) fn take_events(&mut self) -> Outcome {
+        if self.life.watch.is_none() {
+            return self.take_events_here();
+        }
+        while let Some(mail) = self.life.watch.as_ref().and_then(Watch::take) {
+            self.take_mail(mail)?;
+        }
+        Ok(())
+    }
+
+    fn take_mail(&mut self, mail: Mail) -> Outcome {
+        match mail {
+            Mail::Event {
+                adapter,
+                opening,
+                event,
+            } => self.handle_event(Event {
+                adapter: AdapterId(adapter),
+                opening,
+                kind: event.kind,
+                subject: event.subject,
+            }),
+            Mail::Silent { adapter, opening } => {
+                let id = AdapterId(adapter);
+                let rail = self.rail(id);
+                if rail.is_some_and(|rail| rail.opening == opening && rail.is_open) {
+                    self.adapter_failed(id);
+                }
+                Ok(())
+            }
+            Mail::Probed { datagram } => {
+                self.handle_echoed(datagram.from, &datagram);
+                Ok(())
+            }
+            Mail::Everything => self.look_at_everything(),
+        }
+    }
+
+    /// More was said than is kept.
+    #[cold]
+    fn look_at_everything(&mut self) -> Outcome {
+        let ports = |rail: &super::super::rail::Rail| {
+            let id = rail.id;
+            let ports = rail.ports.iter().map(move |port| (id, port.number));
+            ports.collect::<Vec<_>>()
+        };
+        let all: Vec<_> = self.all_rails().flat_map(ports).collect();
+        for (id, port) in all {
+            if let Some(rail) = self.rail_mut(id).filter(|rail| rail.is_open) {
+                rail.double_receives()?;
+                self.look_at_port(id, port);
+            }
+        }
+        self.ask_whether_alive()
+    }
+}
