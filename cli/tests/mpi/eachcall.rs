@@ -492,7 +492,8 @@ fn a_plan_lets_that_call_fail_and_no_other() {
     };
     let job = &JOBS[0];
     let counts = bench.count(job, 1);
-    assert_eq!(counts["ibv_open_device"], 1);
+    // those of this host and network, up to four
+    assert!((1..=4).contains(&counts["ibv_open_device"]));
     assert!(counts["ibv_post_send"] > 20 && counts["ibv_modify_qp/RTR"] >= 2);
     let (output, written) = bench.run(job, 1, "ibv_alloc_pd:1:EACCES,ibv_create_cq:1:ENOMEM");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -289,29 +289,29 @@ impl Device {
         })
     }
 
-    /// What a port is like now. One that cannot be asked, or has no address, is not active.
-    pub(super) fn face(&self, number: u8, common: &Common) -> Face {
-        let nothing = Face {
-            is_active: false,
-            gid_index: 0,
-            gid: Gid::default(),
-            lid: 0,
-            mtu: Mtu::Mtu256,
-        };
-        let Ok(port) = self.context.port(number) else {
-            return nothing;
-        };
+    /// What a port is like now. One that has no address is not active.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be asked, or is active and its addresses cannot.
+    pub(super) fn face(&self, number: u8, common: &Common) -> Result<Face, VerbsError> {
+        let port = self.context.port(number)?;
         let is_ethernet = port.link_layer == LinkLayer::Ethernet;
         let gid = best_gid(&self.context, &self.name, (number, port.gids), is_ethernet);
         let is_alike = is_ethernet == common.is_ethernet;
+        let may_be_active = port.state == PortState::Active && is_alike;
+        let gid = match gid {
+            Err(error) if may_be_active => return Err(error),
+            gid => gid.ok().flatten(),
+        };
         let (gid_index, gid) = gid.unwrap_or_default();
-        Face {
-            is_active: port.state == PortState::Active && is_alike && gid != Gid::default(),
+        Ok(Face {
+            is_active: may_be_active && gid != Gid::default(),
             gid_index,
             gid,
             lid: port.lid.0,
             mtu: port.active_mtu,
-        }
+        })
     }
 }
 
@@ -358,9 +358,10 @@ impl Port {
             ..QpInit::new(QpType::Ud, &device.cq, &device.cq)
         };
         let ud = Qp::create(&device.pd, &init).map_err(|error| failed(&device.name, error))?;
+        let face = device.face(number, common);
         let port = Self {
             number,
-            face: device.face(number, common),
+            face: face.map_err(|error| failed(&device.name, error))?,
             ud,
             datagrams,
             under_way: 0,
@@ -388,24 +389,31 @@ impl Port {
 }
 
 /// The entry of the GID table that peers are given: on Ethernet the first of RoCE v2 that is an
-/// IPv4 address, else the first of RoCE v2.
+/// IPv4 address, else the first of RoCE v2. An error where none was found and not all could be
+/// read.
 fn best_gid(
     context: &Context,
     name: &str,
     (port, count): (u8, u32),
     is_ethernet: bool,
-) -> Option<(u8, Gid)> {
-    let mut best: Option<(u8, Gid)> = None;
+) -> Result<Option<(u8, Gid)>, VerbsError> {
+    let mut best = Ok(None);
     for index in 0..count.min(256) {
-        let Ok(gid) = context.gid(port, index) else {
-            continue;
+        let gid = match context.gid(port, index) {
+            Ok(gid) => gid,
+            Err(error) => {
+                if matches!(best, Ok(None)) {
+                    best = Err(error);
+                }
+                continue;
+            }
         };
         if gid.0 == [0; 16] {
             continue;
         }
         let found = (index as u8, gid);
         if !is_ethernet {
-            return Some(found);
+            return Ok(Some(found));
         }
         let kind = format!("/sys/class/infiniband/{name}/ports/{port}/gid_attrs/types/{index}");
         // Where nothing says what an entry is (our own adapter has no such file), all are of RoCE
@@ -415,9 +423,11 @@ fn best_gid(
             continue;
         }
         if gid.0[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff] {
-            return Some(found);
+            return Ok(Some(found));
         }
-        best.get_or_insert(found);
+        if !matches!(best, Ok(Some(_))) {
+            best = Ok(Some(found));
+        }
     }
     best
 }

@@ -320,7 +320,11 @@ impl Net {
         let Some(rail) = self.rail_mut(id) else {
             return;
         };
-        let face = rail.device.face(number, &common);
+        // What cannot be asked, three times, stays as it was: nothing says that it has changed.
+        let mut answers = (0..3).filter_map(|_| rail.device.face(number, &common).ok());
+        let Some(face) = answers.next() else {
+            return;
+        };
         let Some(port) = rail.port_mut(number) else {
             return;
         };
