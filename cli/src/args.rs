@@ -243,10 +243,10 @@ pub enum Command {
     /// two network namespaces by RoCEv2; with one core a host and with two; the paper's figures
     /// beside ours. Papers/003 (Koop et al., resilient message passing): jobs of MPI between two
     /// network namespaces, whose acknowledgements are switched within each run, and whose queue
-    /// pairs, links and adapters fail. Papers/004 (Balaji et al., flow control for the Sockets Direct
-    /// Protocol): processes of this host are connected by RC queue pairs of ferri0, and each run
-    /// measures the three flow controls one after the other. Of the runs the highest and the lowest
-    /// are dropped; figures are means of the rest.
+    /// pairs, links and adapters fail. Papers/004 (Balaji et al., flow control for the Sockets
+    /// Direct Protocol): processes of this host are connected by RC queue pairs of ferri0, and each
+    /// run measures the three flow controls one after the other. Of the runs the highest and the
+    /// lowest are dropped; figures are means of the rest.
     #[command(
         after_help = "Examples:\n  ferriband repro\n  ferriband repro 002\n  ferriband repro 002 table4\n  ferriband repro 003 recovery\n  ferriband repro 004 6b\n  ferriband repro 004 9 --csv figure9.csv && ferriband repro 004 9 --from figure9.csv\n  \
         ferriband repro 004 6b --without-coalescing\n\n\

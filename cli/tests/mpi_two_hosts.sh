@@ -1,5 +1,5 @@
-# Two hosts out of two network namespaces, in a user namespace of their own; then programs of 2 and of 4 ranks on them, or behind -- the command that is
-# given, with @HOSTS@ for their names.
+# Two hosts out of two network namespaces, in a user namespace of their own; then programs of 2 and
+# of 4 ranks on them, or behind -- the command that is given, with @HOSTS@ for their names.
 set -e
 own=$(readlink /proc/self/ns/net)
 unshare -n sleep 600 & a=$!

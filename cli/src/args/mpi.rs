@@ -82,8 +82,8 @@ pub struct MpirunArgs {
     /// The error handler that MPI_COMM_WORLD and MPI_COMM_SELF begin with: mpi_errors_are_fatal, mpi_errors_abort or mpi_errors_return.
     #[arg(long, value_name = "HANDLER")]
     pub initial_errhandler: Option<String>,
-    /// Let the other ranks go on when one dies, whatever their error handlers: programs that use the
-    /// ULFM extension (mpi-ext.h). Also --enable-recovery, and -disable-auto-cleanup.
+    /// Let the other ranks go on when one dies, whatever their error handlers: programs that use
+    /// the ULFM extension (mpi-ext.h). Also --enable-recovery, and -disable-auto-cleanup.
     #[arg(long, value_name = "KIND", value_parser = fault_tolerance)]
     pub with_ft: Option<bool>,
     /// Options of another launcher that have no effect here.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 /// What stands for the paper's network.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReproWire {
-    /// InfiniBand packets: the adapters acknowledge, and hold back what has no receive. Of 003: RoCE
-    /// packets between two network namespaces.
+    /// InfiniBand packets: the adapters acknowledge, and hold back what has no receive. Of 003:
+    /// RoCE packets between two network namespaces.
     #[default]
     Packets,
     /// Shared memory: a round trip takes a fraction of any network's.

@@ -2,8 +2,8 @@
 //! it takes when something does, each beside its floor in the same run.
 //!
 //! Owns: the targets, which docs/repro-003.md names. Two hosts are network
-//! namespaces joined by a veth pair. The programs are those of `ferriband repro 003`, which runs the
-//! paper's own experiments. Must not know: how figures are judged.
+//! namespaces joined by a veth pair. The programs are those of `ferriband repro 003`, which runs
+//! the paper's own experiments. Must not know: how figures are judged.
 
 use super::{Against, Demand, Target, Unit, measure};
 use crate::args::BenchArgs;

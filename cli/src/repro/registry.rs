@@ -1,8 +1,8 @@
 //! Papers whose figures can be run again: for each figure an experiment and the claims that the
 //! paper makes of it.
 //!
-//! Owns: what a figure and a claim are, and how a claim is judged. Must not know: which papers there
-//! are (`papers.rs`), and how an experiment is run.
+//! Owns: what a figure and a claim are, and how a claim is judged. Must not know: which papers
+//! there are (`papers.rs`), and how an experiment is run.
 
 use super::data::{Data, Missing};
 use crate::args::ReproWire;

@@ -27,8 +27,8 @@ const ALL: &str = "FERRIBAND_TEST_EACH_CALL";
 const SEED: &str = "FERRIBAND_TEST_SEED";
 /// Cases of each job that the seed chooses beside one of each function.
 const MORE: usize = 12;
-/// So many calls of a function fail in each way, and those behind them in one way each, in turn: there
-/// are hundreds of posts.
+/// So many calls of a function fail in each way, and those behind them in one way each, in turn:
+/// there are hundreds of posts.
 const IN_EACH_WAY: u64 = 16;
 /// Jobs that run at a time: many of those that fail wait for one of their ranks.
 const PARALLEL: usize = 4;

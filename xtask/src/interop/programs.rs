@@ -73,15 +73,17 @@ pub struct Program {
     /// answer of the connection manager, nobody is there to repeat it, and the peer waits (the kernel's rxe takes seven retries as for
     /// ever, and asks for the end of a connection for more than a minute).
     pub leaves_early: bool,
-    /// True for a program that counts the messages of several queue pairs together, and so ends while some of them still wait for what
-    /// was lost. With loss it runs [`LONGER`], and the loss ends before the program does: see [`super::ENOUGH_LOST`].
+    /// True for a program that counts the messages of several queue pairs together, and so ends
+    /// while some of them still wait for what was lost. With loss it runs [`LONGER`], and the loss
+    /// ends before the program does: see [`super::ENOUGH_LOST`].
     pub outlasts_loss: bool,
     /// Why it is left out of the columns with loss, if it is.
     pub no_loss: Option<NoLoss>,
 }
 
-/// What is written for what in the commands of a program that is to outlast the loss: a second or two instead of the 67 ms that the
-/// kernel's client waits before it says again what was not acknowledged.
+/// What is written for what in the commands of a program that is to outlast the loss: a second or
+/// two instead of the 67 ms that the kernel's client waits before it says again what was not
+/// acknowledged.
 pub const LONGER: [&str; 2] = ["-n 500 ", "-n 10000 "];
 
 /// Why a program is not made for loss.

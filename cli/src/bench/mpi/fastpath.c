@@ -1,6 +1,6 @@
 /*
- * What `ferriband-dev bench --mpi --fastpath` measures: what acknowledgements, idle channels and the
- * designs of the fast path cost. turns.h comes before it. Compiled by our mpicc.
+ * What `ferriband-dev bench --mpi --fastpath` measures: what acknowledgements, idle channels and
+ * the designs of the fast path cost. turns.h comes before it. Compiled by our mpicc.
  */
 enum { BURST = 16 };
 

@@ -149,8 +149,8 @@ static double segment(void (*work)(int, int), int length, int times)
 	return (MPI_Wtime() - start) / times;
 }
 
-/* Two sides take turns in segments of about a millisecond within one run of the same processes; each
- * goes first in every second pair of segments. */
+/* Two sides take turns in segments of about a millisecond within one run of the same processes;
+ * each goes first in every second pair of segments. */
 static void compare(void (*turn)(int), const char *name, void (*work)(int, int), int length, double share)
 {
 	int times;

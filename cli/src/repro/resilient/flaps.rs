@@ -1,8 +1,8 @@
 //! Links that go down and come back under a job, with datagrams both ways and a TCP connection
 //! beside it.
 //!
-//! Owns: what is done to the interface and when, and what came when. Times are of the clock that all
-//! processes of this machine share. Must not know: what is made of the figures.
+//! Owns: what is done to the interface and when, and what came when. Times are of the clock that
+//! all processes of this machine share. Must not know: what is made of the figures.
 
 use super::jobs::{Job, Jobs};
 use crate::failure::Failure;
@@ -21,8 +21,8 @@ const DATAGRAM_EVERY: Duration = Duration::from_micros(200);
 const SEGMENT_EVERY: Duration = Duration::from_millis(1);
 /// A socket looks up so often whether it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// What a job takes to begin, at the most; how long it goes on before the first flap, and behind the
-/// last one.
+/// What a job takes to begin, at the most; how long it goes on before the first flap, and behind
+/// the last one.
 const PATIENCE: Duration = Duration::from_secs(20);
 const BEFORE: Duration = Duration::from_millis(300);
 const BEHIND: Duration = Duration::from_secs(1);
@@ -55,7 +55,8 @@ pub struct Return {
     pub datagram: f64,
     /// The first message of MPI behind these datagrams; 0: it came before.
     pub message: f64,
-    /// The first byte by TCP behind these datagrams, 0: before; None: none came until the next flap.
+    /// The first byte by TCP behind these datagrams, 0: before; None: none came until the next
+    /// flap.
     pub tcp: Option<f64>,
 }
 

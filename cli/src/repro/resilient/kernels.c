@@ -1,15 +1,15 @@
 /*
  * What `ferriband repro 003 fig5` and `table1` run: kernels of applications, each again and again.
  * turns.h comes before it. Compiled by our mpicc; with HPCC defined and a build of HPC Challenge
- * beside it, that benchmark's kernels are among them, unmodified. Its input lies in the directory that
- * the ranks begin in.
+ * beside it, that benchmark's kernels are among them, unmodified. Its input lies in the directory
+ * that the ranks begin in.
  *
  * usage: kernels times REPETITIONS KEYS
  *        kernels buffers REPETITIONS KEYS KERNEL
  *
  * `times` says seconds of a kernel without and with acknowledgements, in turns. `buffers` says the
- * bytes that messages of one kernel were buffered in at the most, as a mean of all ranks: what an earlier
- * one has made would stay.
+ * bytes that messages of one kernel were buffered in at the most, as a mean of all ranks: what an
+ * earlier one has made would stay.
  */
 #ifdef HPCC
 #include <hpcc.h>
@@ -77,8 +77,8 @@ static void check(int is_so, const char *what)
 	}
 }
 
-/* Integer sort, as NPB's IS has it: keys are counted into buckets, the buckets' sizes are added up over
- * all ranks, and each rank gets the keys of its part of the range. */
+/* Integer sort, as NPB's IS has it: keys are counted into buckets, the buckets' sizes are added up
+ * over all ranks, and each rank gets the keys of its part of the range. */
 static double sort(void)
 {
 	static unsigned state;

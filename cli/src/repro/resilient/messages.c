@@ -68,8 +68,8 @@ static void wake_at(_Atomic int *word)
 	syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
-/* All `count` are here. No message goes for it. In MPI meanwhile, if asked: what this rank has sent may
- * have to be sent again for others to come. */
+/* All `count` are here. No message goes for it. In MPI meanwhile, if asked: what this rank has sent
+ * may have to be sent again for others to come. */
 static void meet(int count, int in_mpi)
 {
 	int before = atomic_load(&meeting->met), flag;
@@ -157,7 +157,8 @@ static void end_step(int step)
 	wake_at(&meeting->step);
 }
 
-/* As `compare`, with two jobs of other settings that take turns: `with` says which side this one is. */
+/* As `compare`, with two jobs of other settings that take turns: `with` says which side this one
+ * is. */
 static int compare_jobs(int with, int step, const char *name, void (*work)(int, int), int length, double share)
 {
 	for (int i = 0; i < window; i++) {
@@ -239,8 +240,8 @@ static void say_first(const char *name, int index, long begun)
 	}
 }
 
-/* The first connection, then as many that are made anew: the queue pair of rank 0 fails, which sends
- * a message at once; rank 1 is in MPI. The parts are the slower rank's. */
+/* The first connection, then as many that are made anew: the queue pair of rank 0 fails, which
+ * sends a message at once; rank 1 is in MPI. The parts are the slower rank's. */
 static void breaks(int count)
 {
 	static const char *const names[] = { "detect", "fence", "reconnect", "replay" };
@@ -263,8 +264,8 @@ static void breaks(int count)
 	}
 }
 
-/* Messages to and fro for so long. Rank 1 writes down when each came, in nanoseconds; the file is there
- * from the first one on. */
+/* Messages to and fro for so long. Rank 1 writes down when each came, in nanoseconds; the file is
+ * there from the first one on. */
 static void steady(double seconds, const char *path)
 {
 	long end = now() + (long)(seconds * 1e9), at, goes_on = 1;
@@ -290,8 +291,8 @@ static void steady(double seconds, const char *path)
 		fail("the file is full");
 }
 
-/* Each rank and each of the other host, which ranks are dealt to in turn: a message both ways. Seconds
- * from the first one's beginning to the last one's end, at all. */
+/* Each rank and each of the other host, which ranks are dealt to in turn: a message both ways.
+ * Seconds from the first one's beginning to the last one's end, at all. */
 static void all_pairs(const char *name, int breaks)
 {
 	static long words[MOST_RANKS];

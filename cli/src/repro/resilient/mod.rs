@@ -1,10 +1,10 @@
 //! Papers/003: M. J. Koop, P. Shamis, I. Rabinovitz, D. K. Panda, "Designing High-Performance and
-//! Resilient Message Passing on InfiniBand": what the acknowledgements of Ferriband's MPI cost, what
-//! they hold, and how long a recovery takes.
+//! Resilient Message Passing on InfiniBand": what the acknowledgements of Ferriband's MPI cost,
+//! what they hold, and how long a recovery takes.
 //!
 //! Owns: which figures there are. The claims are in `claims.rs`, the experiments in
-//! `experiments.rs`; `jobs.rs` runs the programs `messages.c` and `kernels.c`, `flaps.rs` links that
-//! go down beneath them.
+//! `experiments.rs`; `jobs.rs` runs the programs `messages.c` and `kernels.c`, `flaps.rs` links
+//! that go down beneath them.
 
 mod claims;
 pub mod experiments;

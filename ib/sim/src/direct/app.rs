@@ -359,8 +359,8 @@ impl<'s> App<'s> {
         completed > from
     }
 
-    /// The peer's SEND with invalidate, or a request of this side, ended the window: it may be bound
-    /// again.
+    /// The peer's SEND with invalidate, or a request of this side, ended the window: it may be
+    /// bound again.
     fn notice_invalidation(&mut self, at: usize, conn: usize, side: usize) {
         let bound = self.ends[at].bound;
         if bound != 0

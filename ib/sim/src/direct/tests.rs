@@ -25,8 +25,9 @@ fn seeds_pass_and_cover_what_they_should() {
     assert!(total.kills > 30 && total.stops > 30, "{total:?}");
 }
 
-/// A process posts the invalidation of its window, and takes the region back before that is executed:
-/// the region is still bound, and a peer's READ by the window finds the bytes as they were.
+/// A process posts the invalidation of its window, and takes the region back before that is
+/// executed: the region is still bound, and a peer's READ by the window finds the bytes as they
+/// were.
 #[test]
 fn a_window_is_bound_until_its_invalidation_is_executed() {
     for seed in [39_989, 197_097] {

@@ -53,7 +53,8 @@ pub enum Kind {
     Lane = 19,
     /// Memory that a message of the sender's has named has another key.
     Renew = 20,
-    /// A word about failures: that a communicator is revoked, or of an agreement ([`crate::agree`]).
+    /// A word about failures: that a communicator is revoked, or of an agreement
+    /// ([`crate::agree`]).
     Fault = 21,
 }
 

@@ -119,8 +119,8 @@ pub mod area {
     pub const JOINT_LENGTH: u64 = 288;
     /// u64, [`crate::joint::Done`], written by that sender.
     pub const JOINT_DONE: u64 = 320;
-    /// A [`ferriband_heal::card::Card`]. It changes when an adapter is opened anew, or a port has another
-    /// address: it is read between two equal even serials ([`CARD_SERIAL`]).
+    /// A [`ferriband_heal::card::Card`]. It changes when an adapter is opened anew, or a port has
+    /// another address: it is read between two equal even serials ([`CARD_SERIAL`]).
     pub const CARD: u64 = 336;
     /// u32 in the card: its serial, odd while the card is written.
     pub const CARD_SERIAL: u64 = CARD + 8;

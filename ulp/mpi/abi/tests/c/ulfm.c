@@ -1,5 +1,6 @@
-/* Ranks die at moments that a seed chooses, while all agree, shrink, revoke and reduce (ULFM, mpi-ext.h). Run by mpirun --with-ft ulfm.
- * ulfm SEED: a program that repairs itself, as ULFM's users write it. ulfm rules: what each call says, with one death. */
+/* Ranks die at moments that a seed chooses, while all agree, shrink, revoke and reduce (ULFM,
+ * mpi-ext.h). Run by mpirun --with-ft ulfm. ulfm SEED: a program that repairs itself, as ULFM's
+ * users write it. ulfm rules: what each call says, with one death. */
 #include "check.h"
 #include <mpi-ext.h>
 #include <signal.h>

@@ -47,8 +47,8 @@ pub trait Rounds {
     /// Arms the devices before a sleep: what wakes the process besides its bell, and how many
     /// milliseconds it may sleep, -1 for any time.
     fn arm(&mut self) -> Outcome<(Vec<RawFd>, i32)>;
-    /// A call that only asks has asked in vain for long: the next round looks, if that is due, whether
-    /// peers are silent.
+    /// A call that only asks has asked in vain for long: the next round looks, if that is due,
+    /// whether peers are silent.
     fn ask_about(&self);
     /// Whether ranks of this host may want to know that the program waits.
     fn has_offers(&self) -> bool;

@@ -106,8 +106,8 @@ impl Runtime {
                 told,
             } => match self.point.requests.unfinished(receive) {
                 Some(receive) => self.fetch(receive, rank, tag, request, length, (offered, told)),
-                // Its sender has died, or its communicator was revoked meanwhile: who lives waits for
-                // a word.
+                // Its sender has died, or its communicator was revoked meanwhile: who lives waits
+                // for a word.
                 None => {
                     let ended = self.point.requests.slab.at(receive);
                     let class = ended.map_or(MPI_ERR_PROC_ABORTED, |ended| {

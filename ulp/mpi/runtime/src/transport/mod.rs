@@ -440,7 +440,8 @@ impl Transports {
         net.look_for_silence(host)
     }
 
-    /// The program asks in vain, and gives its core away: the next round looks about if that is due.
+    /// The program asks in vain, and gives its core away: the next round looks about if that is
+    /// due.
     pub fn ask_about(&self) {
         if let Some(net) = &self.net {
             net.ask_about();

@@ -1,9 +1,9 @@
 //! The echo: a queue pair of datagrams that answers PROBE while the program computes, so that its
 //! peers tell a process that is silent from a path that is (docs/design/heal.md, section 5.4).
 //!
-//! Owns: that queue pair, its completions and buffers, and where answers go. Must not know: sessions,
-//! whether an answer matters. It is the thread's ([`super::thread`]); what the rank's card says of
-//! the adapter is lent to it.
+//! Owns: that queue pair, its completions and buffers, and where answers go. Must not know:
+//! sessions, whether an answer matters. It is the thread's ([`super::thread`]); what the rank's
+//! card says of the adapter is lent to it.
 //!
 //! Whatever comes is hostile: only a PROBE of a rank of the job is answered, by 128 bytes for 128.
 

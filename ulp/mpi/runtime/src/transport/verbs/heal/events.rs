@@ -2,9 +2,9 @@
 //! taken in.
 //!
 //! Owns: that the thread begins and ends, which adapters it looks at, what their echoes say of this
-//! rank. Must not know: what an event changes ([`super::rails`]), how a thread hears of one. Without
-//! the thread (`heal=0`, or there could be none) the rank takes events itself, before it sleeps and
-//! while it looks after connections.
+//! rank. Must not know: what an event changes ([`super::rails`]), how a thread hears of one.
+//! Without the thread (`heal=0`, or there could be none) the rank takes events itself, before it
+//! sleeps and while it looks after connections.
 
 use super::super::Net;
 use super::echo::{Echo, Spot, Whose};

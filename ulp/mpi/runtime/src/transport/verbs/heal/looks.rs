@@ -1,7 +1,7 @@
 //! What looks at connections have found, and when the next is due.
 //!
-//! Owns: since when a peer has let something wait, as far as looks have shown. Must not know: what a
-//! look finds, which is [`super::probing`]'s.
+//! Owns: since when a peer has let something wait, as far as looks have shown. Must not know: what
+//! a look finds, which is [`super::probing`]'s.
 
 use ferriband_heal::{Ns, Probes, State};
 

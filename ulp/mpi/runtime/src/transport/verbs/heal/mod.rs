@@ -263,8 +263,8 @@ impl Net {
             && !offers.any(|offer| offer.peer == peer)
     }
 
-    /// Reads the card of `peer` anew, where that may help: while it is asked and does not answer, or
-    /// has told of a newer one.
+    /// Reads the card of `peer` anew, where that may help: while it is asked and does not answer,
+    /// or has told of a newer one.
     fn read_card<R: Roster>(&mut self, roster: &R, peer: u32, now: Ns) {
         let wire = &mut self.link(peer).wire;
         let state = wire.session.state();

@@ -2,13 +2,14 @@
 //! one carries ends the life by it, one that is better and carries again is returned to
 //! (docs/design/heal.md, 2.4). Silence alone ends nothing.
 //!
-//! Owns: what a look sees of a connection, and what becomes of what probes show; what looks before have
-//! found is in [`super::looks`]. Must not know: when a probe is lost ([`ferriband_heal::Probes`]), how one goes.
+//! Owns: what a look sees of a connection, and what becomes of what probes show; what looks before
+//! have found is in [`super::looks`]. Must not know: when a probe is lost
+//! ([`ferriband_heal::Probes`]), how one goes.
 //!
-//! Messages are not stamped, for that would cost each of them instructions. A look compares what has
-//! been done with what the look before had found: what has not moved since waits since then, which is
-//! at most 50 ms too little. A rank that waits looks before it sleeps, one that asks in vain
-//! when it gives its core away; where there is a better path to return to, the thread calls.
+//! Messages are not stamped, for that would cost each of them instructions. A look compares what
+//! has been done with what the look before had found: what has not moved since waits since then,
+//! which is at most 50 ms too little. A rank that waits looks before it sleeps, one that asks in
+//! vain when it gives its core away; where there is a better path to return to, the thread calls.
 
 use super::super::Net;
 use super::super::link::Link;

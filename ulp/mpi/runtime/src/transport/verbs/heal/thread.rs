@@ -1,9 +1,9 @@
 //! The thread beside the program: it hears what adapters say by themselves, and answers probes,
 //! also while the rank polls or computes (docs/design/heal.md, section 5.4).
 //!
-//! Owns: the thread, which adapters it looks at, and when it ends. Must not know: what an event means
-//! ([`super::events`]), what a probe says ([`super::echo`]). It holds no lock of the runtime's, reads
-//! no queue of the rank's, takes no signal, and does nothing while nothing comes.
+//! Owns: the thread, which adapters it looks at, and when it ends. Must not know: what an event
+//! means ([`super::events`]), what a probe says ([`super::echo`]). It holds no lock of the
+//! runtime's, reads no queue of the rank's, takes no signal, and does nothing while nothing comes.
 
 use super::echo::{Echo, Spot};
 use super::mail::{Mail, Mailbox, call_attention};
