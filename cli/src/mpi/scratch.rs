@@ -87,7 +87,8 @@ impl Scratch {
         self.compile_with(name, text, &[])
     }
 
-    /// The same, with more words for the compiler behind the source.
+    /// Compiles a program of MPI by our own wrapper, with more words for the compiler behind the
+    /// source; where it lies.
     pub fn compile_with(
         &self,
         name: &str,

@@ -105,8 +105,9 @@ fn declare(functions: &[Function], out: &mut String) {
 /// The header of what is no part of the standard.
 pub fn write_extensions(tables: &Tables) -> String {
     let mut out = String::from(
-        "/* Extensions of MPI that Ferriband offers: user-level failure mitigation (ULFM). No part of the standard and its ABI: programs\n\
-         \x20* that call these run with libraries that have them. Written by `cargo xtask mpi` from ulp/mpi/abi/table. */\n\
+        "/* Extensions of MPI that Ferriband offers: user-level failure mitigation (ULFM). No part of the\n\
+         \x20* standard and its ABI: programs that call these run with libraries that have them. Written by\n\
+         \x20* `cargo xtask mpi` from ulp/mpi/abi/table. */\n\
          #ifndef MPI_EXT_H_FERRIBAND\n#define MPI_EXT_H_FERRIBAND\n\n#include <mpi.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n\
          #define FERRIBAND_HAVE_MPI_EXT_ULFM 1\n",
     );

@@ -394,7 +394,7 @@ pub fn figures(text: &str) -> BTreeMap<String, f64> {
     figures
 }
 
-/// The same where zero is a figure, too.
+/// The figures of a program's output, lines of a name and a number; zero is a figure, too.
 pub fn counts(text: &str) -> BTreeMap<String, f64> {
     text.lines()
         .filter_map(|line| line.split_once(' '))

@@ -99,7 +99,8 @@ impl<'a> Jobs<'a> {
         fine(&output)
     }
 
-    /// The same where a rank is killed, and so the job does not end well.
+    /// Runs the program of messages where a rank is killed, so that the job does not end well; what
+    /// it printed.
     pub fn run_to_a_death(&self, job: &Job<'_>) -> Result<Figures, Failure> {
         let output = self.output(&self.messages, job, None)?;
         let found = counts(&output.text);

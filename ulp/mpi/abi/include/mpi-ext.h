@@ -1,5 +1,6 @@
-/* Extensions of MPI that Ferriband offers: user-level failure mitigation (ULFM). No part of the standard and its ABI: programs
- * that call these run with libraries that have them. Written by `cargo xtask mpi` from ulp/mpi/abi/table. */
+/* Extensions of MPI that Ferriband offers: user-level failure mitigation (ULFM). No part of the
+ * standard and its ABI: programs that call these run with libraries that have them. Written by
+ * `cargo xtask mpi` from ulp/mpi/abi/table. */
 #ifndef MPI_EXT_H_FERRIBAND
 #define MPI_EXT_H_FERRIBAND
 

@@ -60,7 +60,7 @@ pub enum Word {
 #[derive(Debug)]
 struct Agreement {
     own: Vote,
-    /// The leader that was heeded last: no one before it is heeded any more.
+    /// The leader whose proposal was answered last: proposals of those before it are refused.
     round: u32,
     /// What was accepted last.
     accepted: Option<Decision>,

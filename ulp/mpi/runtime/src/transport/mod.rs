@@ -440,8 +440,8 @@ impl Transports {
         net.look_for_silence(host)
     }
 
-    /// The program asks in vain, and gives its core away: the next round looks about if that is
-    /// due.
+    /// A call that only tests has found nothing and yields the processor: the next round looks about
+    /// if that is due.
     pub fn ask_about(&self) {
         if let Some(net) = &self.net {
             net.ask_about();

@@ -99,7 +99,8 @@ pub struct Rail {
     pub(super) id: AdapterId,
     /// How often it was opened.
     pub(super) opening: u32,
-    /// Its queues may be asked. One that has failed stays here, unasked, until it is opened again.
+    /// Its queues may be polled. One that has failed stays here, and is not polled, until it is
+    /// opened again.
     pub(super) is_open: bool,
     /// It is closed as soon as nothing lives on it.
     pub(super) is_closing: bool,

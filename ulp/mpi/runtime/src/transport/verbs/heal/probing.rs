@@ -8,8 +8,8 @@
 //!
 //! Messages are not stamped, for that would cost each of them instructions. A look compares what
 //! has been done with what the look before had found: what has not moved since waits since then,
-//! which is at most 50 ms too little. A rank that waits looks before it sleeps, one that asks in
-//! vain when it gives its core away; where there is a better path to return to, the thread calls.
+//! which is at most 50 ms too little. A rank that waits looks before it sleeps, one that only tests
+//! when it yields the processor; where there is a better path to return to, the thread calls.
 
 use super::super::Net;
 use super::super::link::Link;
