@@ -724,6 +724,9 @@ pub struct FaultArgs {
     /// Only this device.
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
+    /// Which path.
+    #[command(flatten)]
+    pub path: FaultPath,
     /// How likely each packet is hit, from 0 to 1 [default: 1].
     #[arg(short, long)]
     pub probability: Option<String>,
@@ -733,6 +736,23 @@ pub struct FaultArgs {
     /// How long a delay lasts; how long a reordered packet waits for another to overtake it [default: 1000].
     #[arg(long, value_name = "MICROSECONDS")]
     pub delay_us: Option<String>,
+}
+
+/// The path that a fault rule is about.
+#[derive(Args, Clone)]
+pub struct FaultPath {
+    /// Only packets to (tx) or from (rx) this address or GID.
+    #[arg(long, value_name = "ADDRESS")]
+    pub peer: Option<String>,
+    /// Only packets of InfiniBand from this LID.
+    #[arg(long, value_name = "LID")]
+    pub slid: Option<String>,
+    /// Only packets of InfiniBand to this LID.
+    #[arg(long, value_name = "LID")]
+    pub dlid: Option<String>,
+    /// Only packets of RoCEv2 with this UDP source port.
+    #[arg(long, value_name = "PORT")]
+    pub udp_port: Option<String>,
 }
 
 /// Whether packets come or go.

@@ -432,6 +432,34 @@ fn faults_are_overcome() {
     a.destroy(&ai);
 }
 
+on_packets!(rules_name_a_path, {
+    // the addresses of the loopback device's GID table are those of its interface
+    let other_peer = ["--peer", "192.0.2.1"];
+    rules_meet_their_path(&["--peer", "127.0.0.1"], &other_peer);
+});
+
+#[test]
+fn rules_name_a_path_of_lids() {
+    let name = "rules_name_a_path_of_lids";
+    inside(name, NATIVE, Some("packets"), || {
+        let lid = here().ai.lid.to_string();
+        rules_meet_their_path(&["--slid", &lid, "--dlid", &lid], &["--dlid", "0xbffe"]);
+    });
+}
+
+/// Packets that go meet the rule of the first path and not that of the other one.
+fn rules_meet_their_path(path: &[&str], other: &[&str]) {
+    let mut pair = here();
+    for words in [other, path] {
+        done(&[&["fault", "add", "duplicate", "--direction", "tx"], words].concat());
+    }
+    pair.exchange();
+    let list = json(&["fault", "list", "--json"]);
+    assert_eq!(rule(&list, 0).1, 0, "{list}");
+    assert!(rule(&list, 1).1 > 0, "{list}");
+    done(&["fault", "clear", "all"]);
+}
+
 on_packets!(links_go_down_and_up_and_a_device_ends, {
     links_and_devices_fail(ETHERNET);
 });

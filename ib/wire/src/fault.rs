@@ -1,10 +1,12 @@
 //! Fault rules: which packets a fault meets and what it does to them, as text (`drop opcode=rc-send probability=0.01`) and as the
 //! words that lie in shared memory. Owns meaning and both forms. Must not know where rules are kept, nor who follows them.
 
+use crate::capture::Ends;
 use crate::opcode::Opcode;
 use crate::pcapng::Direction;
-use crate::types::{Psn, Qpn};
+use crate::types::{Lid, Psn, Qpn};
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// What a fault does to a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -127,6 +129,86 @@ pub const DEFAULT_DELAY_US: u32 = 1_000;
 /// Longest delay: ten seconds.
 pub const MOST_DELAY_US: u32 = 10_000_000;
 
+/// Which path a rule is about: all that is said has to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Path {
+    /// The address, or the GID, of the other end: where a packet that comes is from, where one that
+    /// goes is for.
+    pub peer: Option<IpAddr>,
+    /// The source LID of a packet of InfiniBand.
+    pub slid: Option<Lid>,
+    /// The destination LID of a packet of InfiniBand.
+    pub dlid: Option<Lid>,
+    /// The UDP source port of a packet of RoCEv2: by it routers choose among equal ways.
+    pub udp_port: Option<u16>,
+}
+
+impl Path {
+    /// All paths.
+    pub const ALL: Path = Path {
+        peer: None,
+        slid: None,
+        dlid: None,
+        udp_port: None,
+    };
+
+    /// Whether a packet with these ends takes the path.
+    fn meets(&self, ends: &Ends, direction: Direction) -> bool {
+        let far = ends
+            .addresses()
+            .map(|(source, destination)| match direction {
+                Direction::Inbound => source,
+                Direction::Outbound => destination,
+            });
+        let (slid, dlid, port) = match ends {
+            Ends::Roce(ends) => (None, None, Some(ends.source_port)),
+            Ends::Native(headers) => (Some(headers.lrh.slid), Some(headers.lrh.dlid), None),
+        };
+        self.peer
+            .is_none_or(|peer| far.is_some_and(|far| far.to_canonical() == peer))
+            && self.slid.is_none_or(|lid| Some(lid) == slid)
+            && self.dlid.is_none_or(|lid| Some(lid) == dlid)
+            && self.udp_port.is_none_or(|wanted| Some(wanted) == port)
+    }
+
+    /// As three words: LIDs and port, each with a bit that says whether it is there, then the address.
+    fn to_words(self) -> [u64; 3] {
+        let peer = self.peer.map(|peer| match peer {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(v6) => v6.to_bits(),
+        });
+        let numbers = [
+            self.slid.map(|lid| lid.0),
+            self.dlid.map(|lid| lid.0),
+            self.udp_port,
+        ];
+        let mut first = u64::from(peer.is_some()) << PEER_BIT;
+        for (at, number) in numbers.into_iter().enumerate() {
+            let is_there = u64::from(number.is_some()) << (PEER_BIT + 1 + at);
+            first |= u64::from(number.unwrap_or(0)) << (16 * at) | is_there;
+        }
+        let peer = peer.unwrap_or(0);
+        [first, (peer >> 64) as u64, peer as u64]
+    }
+
+    fn from_words([first, high, low]: [u64; 3]) -> Path {
+        let number = |at: u32| {
+            let is_there = first >> (PEER_BIT as u32 + 1 + at) & 1 != 0;
+            is_there.then_some((first >> (16 * at)) as u16)
+        };
+        let peer = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+        Path {
+            peer: (first >> PEER_BIT & 1 != 0).then(|| IpAddr::V6(peer).to_canonical()),
+            slid: number(0).map(Lid),
+            dlid: number(1).map(Lid),
+            udp_port: number(2),
+        }
+    }
+}
+
+/// In a path's first word: whether it has an address. The bits behind it are for LIDs and port.
+const PEER_BIT: usize = 48;
+
 /// A fault rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule {
@@ -142,6 +224,8 @@ pub struct Rule {
     pub direction: Option<Direction>,
     /// By this interface.
     pub ifindex: Option<u32>,
+    /// On this path.
+    pub path: Path,
     /// Chances out of 2^32.
     chance: u64,
     /// That many times at most; 0 for no end.
@@ -152,6 +236,8 @@ pub struct Rule {
 
 /// Words of a rule in shared memory.
 pub const RULE_WORDS: usize = 14;
+/// The last three of them: the path.
+const PATH_WORDS: usize = 11;
 
 /// What is wrong with a rule's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -160,7 +246,7 @@ pub enum RuleError<'a> {
     #[error("'{0}' is no fault: drop, duplicate, delay, reorder or corrupt")]
     Action(&'a str),
     #[error(
-        "'{0}' says nothing of a fault: opcode=, qpn=, psn=, direction=, device=, probability=, count= or delay-us="
+        "'{0}' says nothing of a fault: opcode=, qpn=, psn=, direction=, device=, peer=, slid=, dlid=, udp-port=, probability=, count= or delay-us="
     )]
     Key(&'a str),
     #[error("'{0}' names no opcode: write a code (0x04) or words of its name (rc-send-only, ack)")]
@@ -182,6 +268,10 @@ fn of_24_bits(text: &str) -> Option<u32> {
     number(text).filter(|&n| n < 1 << 24).map(|n| n as u32)
 }
 
+fn of_16_bits(text: &str) -> Option<u16> {
+    number(text).and_then(|n| u16::try_from(n).ok())
+}
+
 /// A packet as a rule looks at it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
@@ -193,6 +283,8 @@ pub struct Subject<'a> {
     pub direction: Direction,
     /// The interface.
     pub ifindex: u32,
+    /// The headers below the packet; they may be left out where no rule is about a path.
+    pub ends: Option<Ends>,
 }
 
 impl Rule {
@@ -205,6 +297,7 @@ impl Rule {
             psn: None,
             direction: None,
             ifindex: None,
+            path: Path::ALL,
             chance: ALWAYS,
             count: 0,
             delay_us: DEFAULT_DELAY_US,
@@ -245,6 +338,10 @@ impl Rule {
                 .qpn
                 .is_none_or(|qpn| qpn == dest || Some(qpn) == subject.local_qpn)
             && self.psn.is_none_or(within)
+            && (self.path == Path::ALL
+                || subject
+                    .ends
+                    .is_some_and(|ends| self.path.meets(&ends, subject.direction)))
     }
 
     /// Reads a rule: the action, then `key=value` or `--key value` in any order. `device` turns a device's name into its interface's
@@ -295,6 +392,13 @@ impl Rule {
                 });
             }
             "device" => self.ifindex = Some(device(value).ok_or(RuleError::Device(value))?),
+            "peer" => {
+                let peer: IpAddr = value.parse().map_err(|_| wrong)?;
+                self.path.peer = Some(peer.to_canonical());
+            }
+            "slid" => self.path.slid = Some(Lid(of_16_bits(value).ok_or(wrong)?)),
+            "dlid" => self.path.dlid = Some(Lid(of_16_bits(value).ok_or(wrong)?)),
+            "udp-port" => self.path.udp_port = Some(of_16_bits(value).ok_or(wrong)?),
             "probability" => {
                 let probability: f64 = value.parse().map_err(|_| wrong)?;
                 if !(0.0..=1.0).contains(&probability) {
@@ -334,6 +438,7 @@ impl Rule {
         words[4] = self.count;
         words[5] = self.delay_us.into();
         words[6..10].copy_from_slice(&self.opcodes.0);
+        words[PATH_WORDS..].copy_from_slice(&self.path.to_words());
         words
     }
 
@@ -361,6 +466,7 @@ impl Rule {
                 .then(|| (Psn::new(words[2] as u32), Psn::new((words[2] >> 24) as u32))),
             direction,
             ifindex: ((words[1] >> 32) as u32).checked_sub(1),
+            path: Path::from_words([words[PATH_WORDS], words[12], words[13]]),
             chance: words[3].min(ALWAYS),
             count: words[4],
             delay_us: delay_us?,
@@ -390,6 +496,20 @@ impl<N: fmt::Display, F: Fn(u32) -> N> fmt::Display for Described<'_, F> {
         }
         if let Some(ifindex) = rule.ifindex {
             write!(f, " device={}", device(ifindex))?;
+        }
+        let path = &rule.path;
+        if let Some(peer) = path.peer {
+            write!(f, " peer={peer}")?;
+        }
+        let numbers = [
+            ("slid", path.slid.map(|lid| lid.0)),
+            ("dlid", path.dlid.map(|lid| lid.0)),
+            ("udp-port", path.udp_port),
+        ];
+        for (key, number) in numbers {
+            if let Some(number) = number {
+                write!(f, " {key}={number}")?;
+            }
         }
         if rule.chance != ALWAYS {
             f.write_str(" probability=")?;
@@ -422,6 +542,10 @@ fn write_probability(f: &mut fmt::Formatter<'_>, rule: &Rule) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::Endpoints;
+    use crate::lrh::Lrh;
+    use crate::native::NativeHeaders;
+    use crate::types::{Sl, Vl};
     use proptest::prelude::*;
 
     fn parse(text: &str) -> Result<Rule, RuleError<'_>> {
@@ -442,7 +566,66 @@ mod tests {
             local_qpn: Some(Qpn(local)),
             direction: Direction::Outbound,
             ifindex: 7,
+            ends: None,
         }
+    }
+
+    fn by_ethernet(source: &str, destination: &str, source_port: u16) -> Ends {
+        Ends::Roce(Endpoints {
+            source: source.parse().expect("an address"),
+            destination: destination.parse().expect("an address"),
+            source_port,
+            traffic_class: 0,
+            hop_limit: 64,
+            identification: None,
+        })
+    }
+
+    fn by_infiniband(slid: u16, dlid: u16) -> Ends {
+        Ends::Native(NativeHeaders {
+            lrh: Lrh {
+                vl: Vl(0),
+                sl: Sl(0),
+                dlid: Lid(dlid),
+                slid: Lid(slid),
+            },
+            grh: None,
+        })
+    }
+
+    #[test]
+    fn a_rule_of_a_path_meets_one_direction_of_it() {
+        let bytes = packet(Opcode::RcSendOnly, 1, 0);
+        let meets = |text: &str, ends, direction| {
+            parse(text).expect("a rule").meets(&Subject {
+                direction,
+                ends: Some(ends),
+                ..going(&bytes, 0)
+            })
+        };
+        let (tx, rx) = (Direction::Outbound, Direction::Inbound);
+        let there = by_ethernet("192.0.2.1", "192.0.2.2", 50_000);
+        let back = by_ethernet("::ffff:192.0.2.2", "::ffff:192.0.2.1", 50_001);
+        let to = "drop peer=192.0.2.2";
+        assert!(meets(to, there, tx) && meets(to, back, rx));
+        assert!(!meets(to, there, rx) && !meets(to, back, tx));
+        let one_way = "drop peer=::ffff:192.0.2.2 direction=tx";
+        assert!(meets(one_way, there, tx) && !meets(one_way, back, rx));
+        let port = "drop --udp-port 50000";
+        assert!(meets(port, there, tx) && !meets(port, back, tx));
+        let lids = "drop slid=0x10 dlid=32";
+        assert!(meets(lids, by_infiniband(16, 32), rx));
+        for (other, text) in [
+            (by_infiniband(32, 16), lids),
+            (by_infiniband(16, 33), lids),
+            (there, lids),
+            (by_infiniband(16, 32), port),
+            (by_infiniband(16, 32), to),
+        ] {
+            assert!(!meets(text, other, tx), "{text}: {other:?}");
+        }
+        // nothing is known of the path
+        assert!(!parse(to).expect("a rule").meets(&going(&bytes, 0)));
     }
 
     #[test]
@@ -523,6 +706,14 @@ mod tests {
             parse("delay delay-us=10000001"),
             Err(RuleError::Value("delay-us", "10000001"))
         );
+        assert_eq!(
+            parse("drop peer=host"),
+            Err(RuleError::Value("peer", "host"))
+        );
+        assert_eq!(
+            parse("drop dlid=65536"),
+            Err(RuleError::Value("dlid", "65536"))
+        );
         assert_eq!(parse("drop --count"), Err(RuleError::Value("count", "")));
     }
 
@@ -543,10 +734,18 @@ mod tests {
                 any::<u64>(),
                 0..=MOST_DELAY_US,
             ),
-            proptest::option::of(any::<[u64; 4]>()),
+            (
+                proptest::option::of(any::<[u64; 4]>()),
+                proptest::option::of(any::<IpAddr>()),
+                any::<[Option<u16>; 3]>(),
+            ),
         )
             .prop_map(
-                |((action, qpn, psn), (direction, device, chance, count, delay_us), opcodes)| {
+                |(
+                    (action, qpn, psn),
+                    (direction, device, chance, count, delay_us),
+                    (opcodes, peer, [slid, dlid, udp_port]),
+                )| {
                     Rule {
                         action,
                         opcodes: opcodes
@@ -556,6 +755,12 @@ mod tests {
                         psn: psn.map(|(first, last)| (Psn::new(first), Psn::new(last))),
                         direction,
                         ifindex: device.then_some(7),
+                        path: Path {
+                            peer: peer.map(|peer| peer.to_canonical()),
+                            slid: slid.map(Lid),
+                            dlid: dlid.map(Lid),
+                            udp_port,
+                        },
                         chance,
                         count,
                         delay_us: if matches!(action, Action::Delay | Action::Reorder) {

@@ -18,7 +18,7 @@ use ferriband_memory::host::{
 use ferriband_memory::wait::{Epoll, EventFd};
 use ferriband_wire::Qpn;
 use ferriband_wire::capture::{Captured, Endpoints, Ends, Fate};
-use ferriband_wire::fault::{Action, Rule, Subject};
+use ferriband_wire::fault::{Action, Path, Rule, Subject};
 use ferriband_wire::pcapng::Direction;
 
 use super::arrived::{Arrived, GSI, ICRC_BYTES, destination};
@@ -132,6 +132,30 @@ enum Way {
 }
 
 impl Way {
+    /// The headers below the packet.
+    fn ends(&self, identification: Option<u16>) -> Ends {
+        match self {
+            Way::Out(path) => path.ends(identification),
+            Way::In(Arrived::Roce(meta)) => Ends::Roce(Endpoints {
+                source: meta.source,
+                destination: meta.destination,
+                source_port: meta.source_port,
+                traffic_class: meta.tos,
+                hop_limit: meta.hop_limit,
+                identification: None,
+            }),
+            Way::In(Arrived::Native(meta)) => Ends::Native(meta.headers),
+        }
+    }
+
+    /// The queue pair of this host that sends it, if one does.
+    fn local_qpn(&self) -> Option<Qpn> {
+        match self {
+            Way::Out(path) => Some(Qpn(path.local_qpn())),
+            Way::In(_) => None,
+        }
+    }
+
     /// Direction and peer; the InfiniBand port has one peer, itself.
     fn peer(&self) -> (Direction, Option<IpAddr>) {
         match self {
@@ -638,16 +662,18 @@ impl State {
         let (direction, _) = way.peer();
         let subject = Subject {
             packet,
-            local_qpn: match way {
-                Way::Out(path) => Some(Qpn(path.local_qpn())),
-                Way::In(_) => None,
-            },
+            local_qpn: way.local_qpn(),
             direction,
             // a look-up that few rules need
             ifindex: match self.rules.iter().any(|(_, rule)| rule.ifindex.is_some()) {
                 true => self.interface(way),
                 false => 0,
             },
+            ends: self
+                .rules
+                .iter()
+                .any(|(_, rule)| rule.path != Path::ALL)
+                .then(|| way.ends(None)),
         };
         for at in 0..self.rules.len() {
             let (index, rule) = self.rules[at];
@@ -709,28 +735,8 @@ impl State {
             return;
         }
         let ifindex = self.interface(way);
-        let (direction, local_qpn, ends) = match way {
-            Way::Out(path) => (
-                Direction::Outbound,
-                Some(Qpn(path.local_qpn())),
-                path.ends(identification),
-            ),
-            Way::In(Arrived::Roce(meta)) => (
-                Direction::Inbound,
-                None,
-                Ends::Roce(Endpoints {
-                    source: meta.source,
-                    destination: meta.destination,
-                    source_port: meta.source_port,
-                    traffic_class: meta.tos,
-                    hop_limit: meta.hop_limit,
-                    identification: None,
-                }),
-            ),
-            Way::In(Arrived::Native(meta)) => {
-                (Direction::Inbound, None, Ends::Native(meta.headers))
-            }
-        };
+        let (direction, _) = way.peer();
+        let (local_qpn, ends) = (way.local_qpn(), way.ends(identification));
         for tap in &mut self.taps {
             let bytes = &packet[..packet.len().min(tap.snap)];
             let captured = Captured {
