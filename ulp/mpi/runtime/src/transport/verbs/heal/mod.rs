@@ -27,7 +27,7 @@ use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use crate::transport::contract::Roster;
 use ferriband_heal::{Cause, Ns, PeerNews, Reason, State, Step};
-use ferriband_ibv::{ErrorKind, VerbsError};
+use ferriband_ibv::{ErrorKind, QpState, VerbsError};
 
 pub use fence::Fence;
 pub use looks::{Looks, Watched};
@@ -172,10 +172,12 @@ impl Net {
             }
             Step::Connect { epoch, end, by } => {
                 let done = self.connect(peer, epoch, &end, by);
-                let session = &mut self.link(peer).wire.session;
+                let wire = &mut self.link(peer).wire;
+                let passes = done.is_err_and(|errno| is_of_device(errno) || wire.has_failed());
+                let session = &mut wire.session;
                 if let Err(errno) = done
                     && session.epoch().is_none()
-                    && !(heals && is_of_device(errno))
+                    && !(heals && passes)
                 {
                     session.refuse(errno, now);
                 }
@@ -345,6 +347,13 @@ impl Wire {
     pub(super) fn has_life(&self) -> bool {
         let state = self.session.state();
         matches!(state, State::Up | State::Replaying | State::Answering)
+    }
+
+    /// Whether its queue pair has failed by itself: one that is not connected says so by nothing.
+    #[cold]
+    fn has_failed(&self) -> bool {
+        let state = self.queue.qp.as_ref().map(|qp| qp.state());
+        matches!(state, Some(Ok(QpState::Error)))
     }
 
     /// Whether each look at the device carries something on.

@@ -516,8 +516,11 @@ impl Net {
     fn reopen_adapter(&mut self, id: AdapterId) {
         let now = self.connect.now();
         let opened = self.open_again(id);
-        let errno = opened.as_ref().map(|()| ()).map_err(|(errno, _)| *errno);
-        self.rails.not_opened = opened.err().map(|(_, why)| why);
+        let (errno, why) = match opened {
+            Ok(()) => (Ok(()), None),
+            Err((errno, why)) => (Err(errno), Some(why)),
+        };
+        self.rails.not_opened = why;
         self.rails
             .adapters
             .handle(id, AdapterNews::Opened(errno), now);
