@@ -62,6 +62,9 @@ struct Shown<'a> {
     tries: u32,
     heals_of_rank: u64,
     left_out: u64,
+    /// The verb that the adapter refused last, and why.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    verb: &'a str,
 }
 
 #[derive(Serialize)]
@@ -187,6 +190,7 @@ impl Heal {
             tries: note.tries,
             heals_of_rank: note.count,
             left_out: note.left_out,
+            verb: &note.verb,
         }
     }
 
@@ -215,6 +219,9 @@ impl Heal {
             cause += &format!(": {} there ({})", heals::words(there), heals::name(there));
         }
         lines.push(line("cause", cause));
+        if !note.verb.is_empty() {
+            lines.push(line("refused", note.verb.clone()));
+        }
         lines.push(line("path", way_words(&note.from)));
         if !note.to.adapter.is_empty() {
             let is_same = note.to == note.from;
@@ -316,6 +323,7 @@ mod tests {
             tries: 1,
             count: 7,
             left_out: 2,
+            verb: "ibv_post_send: Cannot allocate memory".to_owned(),
         }
     }
 

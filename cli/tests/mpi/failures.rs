@@ -245,8 +245,7 @@ fn long_messages_go_on_when_an_administrator_lets_queue_pairs_fail() {
 
 #[test]
 fn long_messages_go_on_when_the_only_device_of_both_ranks_fails_and_is_opened_anew() {
-    // Not by the lane: docs/design/heal.md, 8, landing 7 (xiii).
-    long_messages_go_on_while(&WAYS[..2], ["fatal ferri0 --for 30ms", "0.4", "6"]);
+    long_messages_go_on_while(&WAYS, ["fatal ferri0 --for 30ms", "0.4", "6"]);
 }
 
 #[test]

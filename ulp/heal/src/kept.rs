@@ -215,6 +215,19 @@ impl Kept {
         self.held.push_back(held);
     }
 
+    /// What lies behind message `sent` has not gone after all, and is not kept.
+    #[cold]
+    pub fn take_back(&mut self, sent: u32) {
+        let has_gone = |seq: u32| is_over(seq, sent);
+        self.held.retain(|held| has_gone(held.seq));
+        for segment in self.full.iter_mut().chain([&mut self.last]) {
+            segment.copies.retain(|copy| has_gone(copy.seq));
+            let newest = segment.copies.last();
+            segment.used = newest.map_or(0, |copy| copy.to as usize);
+            segment.newest = newest.map_or(segment.newest, |copy| copy.seq);
+        }
+    }
+
     /// The owner is to hear when message `seq` is acknowledged, which the log has: by `request`,
     /// below 2^31, which [`Kept::released`] gives back in a form that [`request_of`] tells from a
     /// buffer.
@@ -386,7 +399,7 @@ mod tests {
         #[test]
         fn what_is_not_acknowledged_is_kept_whole_and_in_order(
             first in any::<u32>(),
-            steps in prop::collection::vec((prop_oneof![4 => 0_usize..8200, 1 => 0_usize..70_000], 0_u32..6, 0..4), 1..300),
+            steps in prop::collection::vec((prop_oneof![4 => 0_usize..8200, 1 => 0_usize..70_000], 0_u32..6, 0..5), 1..300),
         ) {
             let mut log = Kept::behind(Number(first));
             let (mut sent, mut acked) = (first, first);
@@ -398,6 +411,14 @@ mod tests {
                     sent = sent.wrapping_add(2);
                     log.hold(Held { seq: sent, buffer: named(sent), at: 7, length: length as u32 });
                     expected.push_back((sent, length, true));
+                } else if how == 4 {
+                    // They have not gone after all.
+                    if log.has_room(length + 3) {
+                        keep(&mut log, sent.wrapping_add(1), length);
+                    }
+                    let held = Held { seq: sent.wrapping_add(3), buffer: 1, at: 0, length: 9 };
+                    log.hold(held);
+                    log.take_back(sent);
                 } else if log.has_room(length + 3) {
                     sent = sent.wrapping_add(1);
                     if how == 1 {

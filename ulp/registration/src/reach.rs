@@ -83,7 +83,7 @@ pub struct Reachable {
     length: u64,
     lkey: LKey,
     rkey: u32,
-    _mr: Arc<Mr>,
+    _mr: Option<Arc<Mr>>,
 }
 
 impl Reach {
@@ -295,7 +295,18 @@ impl Reachable {
             length,
             lkey: mr.lkey(),
             rkey: mr.rkey().0,
-            _mr: mr,
+            _mr: Some(mr),
+        }
+    }
+
+    /// A range that no device knows yet: its keys are those of nothing.
+    pub fn unknown(address: u64, length: u64) -> Reachable {
+        Reachable {
+            address,
+            length,
+            lkey: LKey::default(),
+            rkey: 0,
+            _mr: None,
         }
     }
 

@@ -11,9 +11,9 @@ use ferriband_heal::Cause;
 pub const FILE: &str = "heals";
 
 /// The form of a line: its first field.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 /// Fields of a line.
-const FIELDS: usize = 25;
+const FIELDS: usize = 26;
 
 /// Whose connection it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,6 +125,8 @@ pub struct Note {
     /// Heals of this rank since its last line that were not written down, because there were too
     /// many.
     pub left_out: u64,
+    /// The verb that the adapter refused last, and why; empty if it has refused none.
+    pub verb: String,
 }
 
 impl Default for Note {
@@ -141,6 +143,7 @@ impl Default for Note {
             tries: 0,
             count: 0,
             left_out: 0,
+            verb: String::new(),
         }
     }
 }
@@ -177,6 +180,7 @@ impl Note {
         fields.extend(self.parts.all().map(|ns| ns.to_string()));
         let rest = [self.bytes, u64::from(self.tries), self.count, self.left_out];
         fields.extend(rest.map(|number| number.to_string()));
+        fields.push(text(&self.verb));
         fields.join("\t")
     }
 
@@ -221,6 +225,7 @@ impl Note {
             tries: short(22)?,
             count: number(23)?,
             left_out: number(24)?,
+            verb: fields[25].to_owned(),
         })
     }
 }
@@ -377,6 +382,7 @@ mod tests {
         #[test]
         fn a_line_is_read_as_it_was_written(
             whose in (any::<u32>(), any::<u64>(), "\\PC{0,20}", any::<u32>(), any::<u32>()),
+            verb in "\\PC{0,40}",
             (outcome, cause) in (0..3_usize, 0..CAUSES),
             (from, to) in (way(), way()),
             parts in any::<[u64; 4]>(),
@@ -397,6 +403,7 @@ mod tests {
                 tries,
                 count: numbers[2],
                 left_out: numbers[3],
+                verb,
             };
             prop_assert_eq!(Note::parse(note.emit().as_bytes()), Some(note));
         }

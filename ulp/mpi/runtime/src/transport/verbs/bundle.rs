@@ -12,8 +12,7 @@ use super::link::Link;
 use super::queue::What;
 use super::stats::Why;
 use super::{BUNDLE, Lent, Net};
-use crate::constants::MPI_ERR_INTERN;
-use crate::errors::{MpiError, Outcome, broken};
+use crate::errors::{Outcome, broken};
 use crate::ground::memory::Source;
 use crate::trace;
 use crate::transport::contract::{Deliver, Message, Roster, Sent};
@@ -165,7 +164,16 @@ impl Net {
         } else {
             What::Buffer(buffer)
         };
-        self.send_bundle(peer, (buffer, length), what)?;
+        let sent = self.send_bundle(peer, (buffer, length), what);
+        if sent.is_err() && !is_held {
+            self.stages.give(buffer);
+        }
+        if !sent? {
+            // They wait, and have no numbers.
+            self.link(peer).acks.log.take_back(first.wrapping_sub(1));
+            self.stages.give(buffer);
+            return Ok(Sent::NONE);
+        }
         self.link(peer).sent = last;
         for (seq, message) in (0..count).map(|at| first.wrapping_add(at)).zip(messages) {
             self.stats.count(Why::Bundled);
@@ -248,27 +256,22 @@ impl Net {
         (count, at)
     }
 
-    /// Posts a bundle, for which there is room.
-    fn send_bundle(&mut self, peer: u32, (buffer, length): (u32, usize), what: What) -> Outcome {
+    /// Posts a bundle. False if the device does not take it.
+    fn send_bundle(
+        &mut self,
+        peer: u32,
+        (buffer, length): (u32, usize),
+        what: What,
+    ) -> Outcome<bool> {
         let (id, key) = (self.link(peer).wire.id, self.link(peer).wire.queue.stage);
         let elements = [(self.stages.memory).element_by(key, buffer, 0, length as u32)];
         let request = SendWr::send(id, &elements);
         let sent = self.submit(peer, request, SendFlags::empty(), what)?;
-        if !sent && !self.link(peer).is_ready() {
-            // It lies in the log and has its numbers: it goes in the next life.
-            if let What::Buffer(buffer) = what {
-                self.stages.give(buffer);
-            }
-            return Ok(());
+        if sent {
+            self.stats.sends += 1;
+            self.link(peer).acks.pending.told();
         }
-        if !sent {
-            // What lies in the log has a number already.
-            let text = "a queue that has room takes no request";
-            return Err(MpiError::with(MPI_ERR_INTERN, text));
-        }
-        self.stats.sends += 1;
-        self.link(peer).acks.pending.told();
-        Ok(())
+        Ok(sent)
     }
 
     /// A bundle has come. `again`: the first of its messages may have been taken before there was

@@ -2,7 +2,7 @@
 
 use super::block::Blocks;
 use super::bundle::Coalesce;
-use super::errors::{failed, refused};
+use super::errors::{NoBuffers, failed};
 use super::heal::Rails;
 use super::life::Life;
 use super::memory::Area;
@@ -43,6 +43,7 @@ impl Net {
         let Opened {
             rail,
             others,
+            mut passed_over,
             common,
             stages,
             returns,
@@ -53,8 +54,12 @@ impl Net {
             returns: &returns,
         };
         for other in others {
-            // One that cannot be used is not there.
-            let _ = rails.add(other, own);
+            if let Err(error) = rails.add(other, own) {
+                passed_over.push(error.text.to_string());
+            }
+        }
+        for why in passed_over {
+            complain!("ferriband MPI: rank {me}: a device is not used: {why}");
         }
         rails.begin(&rail);
         let has_rails = !rails.others.is_empty();
@@ -146,6 +151,8 @@ struct Opened {
     rail: Rail,
     /// Those beside it, opened alone.
     others: Vec<Arc<Context>>,
+    /// Why others cannot be used.
+    passed_over: Vec<String>,
     common: Common,
     stages: Area,
     returns: Area,
@@ -155,8 +162,9 @@ struct Opened {
 fn open_first(verbs: &'static Verbs, wanted: Wanted<'_>, ranks: u32, key: QKey) -> Outcome<Opened> {
     let mut pause = FIRST_PAUSE;
     loop {
-        let (context, others) = choose(verbs, wanted)?;
-        let error = match Opened::new(Arc::clone(&context), others, wanted, ranks, key) {
+        let chosen = choose(verbs, wanted)?;
+        let context = Arc::clone(&chosen.first);
+        let error = match Opened::new(chosen, wanted, ranks, key) {
             Ok(opened) => return Ok(opened),
             Err(error) => error,
         };
@@ -180,16 +188,15 @@ fn has_failed(context: &Context) -> bool {
 }
 
 impl Opened {
-    fn new(
-        context: Arc<Context>,
-        others: Vec<Arc<Context>>,
-        wanted: Wanted<'_>,
-        ranks: u32,
-        key: QKey,
-    ) -> Outcome<Self> {
+    fn new(chosen: Chosen, wanted: Wanted<'_>, ranks: u32, key: QKey) -> Outcome<Self> {
+        let Chosen {
+            first: context,
+            others,
+            passed_over,
+        } = chosen;
         let name = context.device().name();
         let common = Common::new(&context, wanted, ranks, key)?;
-        let memory = |error| refused("register memory for messages", &name, &error);
+        let memory = |error: NoBuffers| error.of(&name);
         let stage = STAGE.max(common.receive);
         let stages = Area::new(c"ferriband-mpi-stage", STAGES, stage).map_err(memory)?;
         let returns = Area::new(c"ferriband-mpi-return", ranks, 8).map_err(memory)?;
@@ -202,6 +209,7 @@ impl Opened {
         Ok(Self {
             rail,
             others,
+            passed_over,
             common,
             stages,
             returns,
@@ -214,12 +222,20 @@ fn qkey(secret: u64) -> QKey {
     QKey((secret >> 32 ^ secret) as u32 & 0x7fff_ffff)
 }
 
-/// The device that is wanted, opened; and those that are as good as it, if connections are made
-/// anew and no device was named.
-fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<(Arc<Context>, Vec<Arc<Context>>)> {
+/// Devices that are open.
+struct Chosen {
+    /// The one that is wanted.
+    first: Arc<Context>,
+    /// Those that are as good as it, if connections are made anew and no device was named.
+    others: Vec<Arc<Context>>,
+    /// Why others, which may be as good, are not among them.
+    passed_over: Vec<String>,
+}
+
+fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Chosen> {
     let devices = Device::list(verbs).map_err(|error| failed("the list of devices", error))?;
     let names: Vec<String> = devices.iter().map(Device::name).collect();
-    let mut complaint = String::new();
+    let mut passed_over = Vec::new();
     let mut all: Vec<(Arc<Context>, LinkLayer)> = Vec::new();
     let most = match wanted.name {
         None if wanted.limits.heal.is_on => ADAPTERS,
@@ -232,14 +248,17 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<(Arc<Context>, V
         let context = match device.open() {
             Ok(context) => context,
             Err(error) => {
-                complaint = format!("; {}: {error}", device.name());
+                passed_over.push(format!("{}: {error}", device.name()));
                 continue;
             }
         };
         let port = match context.port(PORT) {
             Ok(port) => port,
             Err(error) if all.is_empty() => return Err(failed(&device.name(), error)),
-            Err(_) => continue,
+            Err(error) => {
+                passed_over.push(format!("{}: {error}", device.name()));
+                continue;
+            }
         };
         let is_right = port.state == PortState::Active
             && (wanted.name.is_some()
@@ -253,25 +272,30 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<(Arc<Context>, V
     }
     let mut all = all.into_iter().map(|(context, _)| context);
     if let Some(first) = all.next() {
-        return Ok((first, all.collect()));
+        return Ok(Chosen {
+            first,
+            others: all.collect(),
+            passed_over,
+        });
     }
     let what = match wanted.name {
         Some(name) => format!("no active device {name} (FERRIBAND_MPI_DEVICE)"),
         None if wanted.far => "no active device that leads to other hosts".to_owned(),
         None => "no active device".to_owned(),
     };
-    Err(MpiError::with(
-        MPI_ERR_OTHER,
-        format!(
-            "{what} in {}; there are: {}{complaint}",
-            verbs.path().display(),
-            if names.is_empty() {
-                "none".to_owned()
-            } else {
-                names.join(", ")
-            }
-        ),
-    ))
+    let mut text = format!(
+        "{what} in {}; there are: {}",
+        verbs.path().display(),
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        }
+    );
+    for why in passed_over {
+        text = format!("{text}; {why}");
+    }
+    Err(MpiError::with(MPI_ERR_OTHER, text))
 }
 
 /// True if InfiniBand ports lead to other hosts: our own do on a host of a live fabric only

@@ -5,11 +5,12 @@ use crate::constants::{
     MPI_ERR_UNSUPPORTED_OPERATION,
 };
 use crate::errors::MpiError;
-use ferriband_ibv::VerbsError;
+use ferriband_ibv::{ErrorKind, VerbsError};
+use std::io;
 
 /// An error of the device, in words.
 #[cold]
-pub(super) fn refused(what: &str, name: &str, error: &std::io::Error) -> MpiError {
+pub(super) fn refused(what: &str, name: &str, error: &io::Error) -> MpiError {
     let class = class_of(error.raw_os_error().unwrap_or(0));
     MpiError::with(class, format!("{name}: cannot {what}: {error}"))
 }
@@ -18,6 +19,46 @@ pub(super) fn refused(what: &str, name: &str, error: &std::io::Error) -> MpiErro
 #[cold]
 pub(super) fn failed(name: &str, error: VerbsError) -> MpiError {
     MpiError::with(class_of(error.errno()), format!("{name}: {error}"))
+}
+
+/// Memory of the runtime's own that there cannot be, or that a device does not take.
+#[derive(Debug)]
+pub enum NoBuffers {
+    /// The kernel gives none.
+    None(io::Error),
+    /// So many bytes are not registered.
+    Unregistered(u64, VerbsError),
+}
+
+impl NoBuffers {
+    /// What a device of that name needs them for is not possible.
+    #[cold]
+    pub(super) fn of(&self, name: &str) -> MpiError {
+        match self {
+            Self::None(error) => refused("get memory for messages", name, error),
+            Self::Unregistered(bytes, error) => {
+                MpiError::with(class_of(error.errno()), unregistered(name, *bytes, error))
+            }
+        }
+    }
+
+    /// The errno.
+    pub(super) fn errno(&self) -> i32 {
+        match self {
+            Self::None(error) => error.raw_os_error().unwrap_or(libc::ENOMEM),
+            Self::Unregistered(_, error) => error.errno(),
+        }
+    }
+}
+
+/// That a device does not take so many bytes of memory, in words, and what to do.
+#[cold]
+pub(super) fn unregistered(name: &str, bytes: u64, error: &VerbsError) -> String {
+    let hint = match error.kind() {
+        ErrorKind::NoMemory => "; raise the limit of locked memory (ulimit -l)",
+        _ => "",
+    };
+    format!("{name} does not take {bytes} bytes of memory: {error}{hint}")
 }
 
 /// The class of what a device or the kernel does not do: the one table of them.

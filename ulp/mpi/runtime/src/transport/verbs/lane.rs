@@ -18,6 +18,7 @@
 //! (docs/design/heal.md, section 4). Must not know: what a message says.
 
 use super::faults::AtFault;
+use super::heal::Needed;
 use super::id::are_of_one_life;
 use super::memory::Reachable;
 use super::news::News;
@@ -30,7 +31,8 @@ use crate::transport::contract::{Deliver, Done, Roster};
 use crate::transport::limits::Rendezvous;
 use ferriband_heal::Endpoint;
 use ferriband_ibv::{
-    Access, ErrorKind, Qp, QpCaps, QpInit, QpType, RecvWr, SendFlags, SendWr, VerbsError, Wc,
+    Access, ErrorKind, Qp, QpCaps, QpInit, QpState, QpType, RecvWr, SendFlags, SendWr, VerbsError,
+    Wc,
 };
 use ferriband_mpi_proto::envelope::{self, Kind};
 use ferriband_mpi_proto::resume::{has_landed, next_landing};
@@ -104,6 +106,8 @@ impl Lane {
 
     /// The connection is gone: nothing comes or goes by it any more.
     pub fn lose(&mut self) {
+        // Where it cannot be destroyed yet, a peer being in the middle of an access.
+        let _ = self.queue.qp.as_ref().map(|qp| qp.stop(QpState::Error));
         *self = Self {
             state: State::Off,
             ..Self::default()
@@ -177,9 +181,9 @@ impl Net {
         let link = self.link(peer);
         let (is_up, lane) = (link.is_ready(), &mut link.long.lane);
         match lane.state {
-            State::Ready => (),
+            State::Ready if is_up => (),
             State::Idle if is_up => return self.tell_lane(peer).map(|()| None),
-            State::Idle | State::Told | State::Off => return Ok(None),
+            _ => return Ok(None),
         }
         let has_room = lane.landing.len() < DEPTH as usize;
         let Some(qp) = lane
@@ -211,9 +215,11 @@ impl Net {
         let link = self.link(peer);
         let (epoch, lane) = (link.wire.session.epoch(), &mut link.long.lane);
         lane.waits = made.is_err() && lane.is_counted;
-        if lane.waits {
+        if let Err(error) = &made
+            && lane.waits
+        {
             // Messages are asked for by it already.
-            self.heed(peer);
+            self.is_refused(peer, Needed::Lane, error);
             return Ok(());
         }
         // Without one, messages are written.
@@ -271,7 +277,7 @@ impl Net {
             return Ok(());
         };
         if let Err(error) = self.connect_lane(peer, end) {
-            return self.unposted(peer, &error).map(drop);
+            return self.verb_failed(peer, Needed::Lane, &error).map(drop);
         }
         self.link(peer).long.lane.state = State::Ready;
         Ok(())

@@ -30,6 +30,8 @@ pub struct Life {
     pub(super) closing: bool,
     /// There are adapters beside the one in hand, or that one is closed.
     pub(super) has_rails: bool,
+    /// The errno of memory that a device did not take, as it was said last.
+    pub(super) said_of_memory: Option<i32>,
     /// Why the device has failed, if it has said so and nobody has asked since.
     pub(super) failure: Option<String>,
     /// The thread that hears what devices say by themselves; none: the rank does, before it sleeps.
@@ -47,6 +49,7 @@ impl Life {
             alive: Instant::now(),
             closing: false,
             has_rails,
+            said_of_memory: None,
             failure: None,
             watch: None,
             looks: Looks::default(),

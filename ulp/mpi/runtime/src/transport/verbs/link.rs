@@ -2,7 +2,7 @@
 //! what the last messages said, long messages, and those that go together.
 
 use super::channel::Outbound;
-use super::heal::{Fence, KeysTold, Replay, Watched, Way};
+use super::heal::{Fence, KeysTold, Refused, Replay, Watched, Way};
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
@@ -86,6 +86,8 @@ pub struct Wire {
     pub end: Endpoint,
     /// Bytes of a packet's payload.
     pub mtu: u32,
+    /// What its device refuses.
+    pub refused: Option<Refused>,
     /// Why there is no connection any more.
     pub lost: Option<String>,
     /// The peer has died: it is told nothing more.
@@ -181,6 +183,7 @@ impl Link {
                 replay: None,
                 end: Endpoint::default(),
                 mtu: SHORTEST_MTU,
+                refused: None,
                 lost: None,
                 is_dead: false,
             },

@@ -3,12 +3,11 @@
 
 use super::keys::{Kept, Known};
 use super::lane::LONGEST;
-use super::memory::{Purpose, Reachable, Refusal};
+use super::memory::{Purpose, Reachable};
 use super::moves::{Awaits, Direction, Transfer};
 use super::offers::{reach_sink, reach_source};
 use super::queue::What;
 use super::{Lent, Net};
-use crate::constants::MPI_ERR_BUFFER;
 use crate::errors::Outcome;
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
@@ -109,13 +108,15 @@ impl Net {
         } else {
             self.purpose(peer)
         };
-        match reach_sink(self.reach_of(peer), sink, purpose) {
+        let range = reach_sink(self.reach_of(peer), sink, purpose);
+        let start = sink.pointer().map_or(0, |start| start.addr() as u64);
+        match self.made_known(peer, range, (start, sink.len() as u64)) {
             Ok(Some(range)) => Ok(range),
             Ok(None) => Err(Fetched::Ask {
                 asked: Asked::Pieces,
                 note: 0,
             }),
-            Err(error) => Err(Fetched::Failed(class_of(&error))),
+            Err(class) => Err(Fetched::Failed(class)),
         }
     }
 
@@ -140,16 +141,18 @@ impl Net {
             Asked::Lane(_) | Asked::Pieces => return Err(self.broken_off(peer)),
         };
         let by_lane = landing != 0;
-        let direction = match reach_source(self.reach_of(peer), source, Purpose::Own) {
+        let range = reach_source(self.reach_of(peer), source, Purpose::Own);
+        let start = source.address().unwrap_or(0);
+        let direction = match self.made_known(peer, range, (start, length)) {
             // nothing of that kind was offered
             Ok(None) => return Err(self.broken_off(peer)),
             Ok(Some(range)) if by_lane => Direction::Lane(Ok(range)),
             Ok(Some(range)) => Direction::Write(range),
             // The receive that waits for it has to be used up all the same.
-            Err(error) if by_lane => Direction::Lane(Err(class_of(&error))),
-            Err(error) => {
+            Err(class) if by_lane => Direction::Lane(Err(class)),
+            Err(class) => {
                 self.withdraw(token);
-                return Ok(Served::Failed(class_of(&error)));
+                return Ok(Served::Failed(class));
             }
         };
         let length = match direction {
@@ -383,14 +386,5 @@ impl Net {
         } else {
             Posted::None
         })
-    }
-}
-
-/// The class of a range of memory that requests cannot name.
-#[cold]
-fn class_of(refusal: &Refusal) -> i32 {
-    match refusal {
-        Refusal::Unreachable => MPI_ERR_BUFFER,
-        Refusal::Device(error) => super::errors::class_of(error.errno()),
     }
 }

@@ -2,12 +2,12 @@
 //! requests, which `ferriband-registration` registers. The only file of `transport/verbs` with
 //! unsafe code.
 
+use super::errors::NoBuffers;
 use crate::ground::hints::will_read;
 use crate::ground::memory::{Sink, Source};
 use ferriband_ibv::{Access, Element, LKey, Mr, Pd, Region};
 pub use ferriband_registration::{Purpose, Reach, Reachable, Refusal};
 use std::ffi::CStr;
-use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -38,7 +38,7 @@ impl Buffers {
         count: u32,
         size: u32,
         access: Access,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, NoBuffers> {
         let area = Area::new(name, count, size)?;
         let mr = area.register(pd, access)?;
         Ok(Self { area, mr })
@@ -73,15 +73,17 @@ impl Deref for Buffers {
 
 impl Area {
     /// `count` buffers of `size` bytes each, which no adapter knows yet.
-    pub fn new(name: &CStr, count: u32, size: u32) -> io::Result<Self> {
-        let region = Region::create(name, count as usize * size as usize)?;
+    pub fn new(name: &CStr, count: u32, size: u32) -> Result<Self, NoBuffers> {
+        let region = Region::create(name, count as usize * size as usize);
+        let region = region.map_err(NoBuffers::None)?;
         Ok(Self { region, size })
     }
 
     /// Has an adapter know them.
-    pub fn register(&self, pd: &Arc<Pd>, access: Access) -> io::Result<Arc<Mr>> {
+    pub fn register(&self, pd: &Arc<Pd>, access: Access) -> Result<Arc<Mr>, NoBuffers> {
+        let bytes = self.bytes();
         Mr::register(pd, &self.region, access)
-            .map_err(|error| io::Error::from_raw_os_error(error.errno()))
+            .map_err(|error| NoBuffers::Unregistered(bytes, error))
     }
 
     /// `length` bytes at `at` in buffer `index`, for a request on an adapter that knows them by

@@ -1,14 +1,16 @@
 //! How long messages can be had: what of the program's memory peers may reach, which ones, and by
 //! which way. Must not know: how bytes move ([`super::long`], [`super::lane`]).
 
+use super::errors::{class_of, unregistered};
 use super::keys::Kept;
 use super::memory::{Purpose, Reach, Reachable, Refusal};
 use super::{Net, Reached};
+use crate::constants::MPI_ERR_BUFFER;
 use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::transport::contract::{Offered, Place};
 use crate::transport::limits::Rendezvous;
-use ferriband_ibv::Access;
+use ferriband_ibv::{Access, ErrorKind, VerbsError};
 
 impl Net {
     /// How `peer` can have `source`, until [`Net::withdraw`].
@@ -44,6 +46,43 @@ impl Net {
     #[inline]
     pub fn withdraw(&mut self, token: Token) {
         self.moves.offers.remove(&token);
+    }
+
+    /// A range of `length` bytes at `start` as requests to and from `peer` may name it, or the class
+    /// with which its message ends. Where the adapter has failed, the next one learns of the range
+    /// when the queue pair of the next life is made ([`Net::move_keys`]): until then no request may
+    /// name it.
+    pub(super) fn made_known(
+        &mut self,
+        peer: u32,
+        range: Result<Option<Reachable>, Refusal>,
+        (start, length): (u64, u64),
+    ) -> Result<Option<Reachable>, i32> {
+        match range {
+            Ok(range) => Ok(range),
+            Err(Refusal::Unreachable) => Err(MPI_ERR_BUFFER),
+            Err(Refusal::Device(error))
+                if error.kind() == ErrorKind::DeviceGone && self.heals(peer) =>
+            {
+                self.leave_adapter(peer);
+                Ok(Some(Reachable::unknown(start, length)))
+            }
+            Err(Refusal::Device(error)) => {
+                self.say_of_memory(peer, length, &error);
+                Err(class_of(error.errno()))
+            }
+        }
+    }
+
+    /// Says why a long message ends, once for each reason.
+    #[cold]
+    fn say_of_memory(&mut self, peer: u32, length: u64, error: &VerbsError) {
+        if self.life.said_of_memory.replace(error.errno()) == Some(error.errno()) {
+            return;
+        }
+        let why = unregistered(self.name_to(peer), length, error);
+        let me = self.connect.me;
+        complain!("ferriband MPI: rank {me}: a message to or from rank {peer} ends: {why}");
     }
 
     /// Whether `peer` is reached by packets that our own adapter makes.

@@ -3,13 +3,13 @@
 
 use super::acks::{Keep, acknowledged};
 use super::channel::State;
+use super::heal::Needed;
 use super::memory::{Area, Buffers};
 use super::queue::{Queue, What};
 use super::stages::{STAGES, Stages};
 use super::stats::Why;
 use super::{INLINE, Net, RECEIVE};
-use crate::constants::MPI_ERR_INTERN;
-use crate::errors::{MpiError, Outcome};
+use crate::errors::Outcome;
 use crate::ground::memory::Source;
 use crate::transport::contract::Place;
 use ferriband_ibv::{Element, RKey, SendFlags, SendWr, VerbsError};
@@ -44,11 +44,11 @@ struct Post<'a> {
     failure: Option<Failure>,
 }
 
-/// Why a record could not be posted for good.
-enum Failure {
-    Verbs(VerbsError),
-    /// The queue takes no request although it has room.
-    Full,
+/// Why a record was not posted.
+struct Failure {
+    error: VerbsError,
+    /// The copy of the block has the record, and the block has not.
+    is_torn: bool,
 }
 
 impl Post<'_> {
@@ -60,7 +60,8 @@ impl Post<'_> {
 
     fn outcome(&mut self, posted: Result<bool, VerbsError>) -> bool {
         posted.unwrap_or_else(|error| {
-            self.failure = Some(Failure::Verbs(error));
+            let is_torn = self.mirror.is_some();
+            self.failure = Some(Failure { error, is_torn });
             false
         })
     }
@@ -154,9 +155,6 @@ impl Post<'_> {
             let elements = [mirror.element_at(0, put.at, whole)];
             self.submit(put.at, &elements, SendFlags::empty(), What::Room)
         };
-        if !posted && self.failure.is_none() {
-            self.failure = Some(Failure::Full);
-        }
         if posted && let Some((log, payload)) = self.log.as_deref_mut().zip(payload) {
             let head: [&[u8]; 2] = [put.head, &[]];
             log.keep(self.seq, head, put.length as usize, |rest| {
@@ -264,16 +262,12 @@ impl Net {
         let length = source.len() as u32;
         let push = open.machine.push(head, seq, length, source, &mut post);
         let failure = post.failure;
-        match failure {
-            None => (),
-            Some(Failure::Verbs(error)) => {
-                self.unposted(peer, &error)?;
-                return Ok(Some(Why::Busy));
-            }
-            Some(Failure::Full) => {
-                let text = "a queue that has room takes no request";
-                return Err(MpiError::with(MPI_ERR_INTERN, text));
-            }
+        if let Some(Failure { error, is_torn }) = failure {
+            match is_torn {
+                true => self.verb_failed(peer, Needed::Request, &error)?,
+                false => self.unposted(peer, &error)?,
+            };
+            return Ok(Some(Why::Busy));
         }
         let why = match push {
             Push::Stored => {

@@ -1,7 +1,7 @@
 //! A queue pair, what is posted to it, and what its completions are about. Must not know: who is at
 //! the other end, and for what it is posted.
 
-use ferriband_ibv::{ErrorKind, LKey, Qp, SendFlags, SendWr, VerbsError};
+use ferriband_ibv::{LKey, Qp, SendFlags, SendWr, VerbsError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -77,14 +77,9 @@ impl Queue {
         } else {
             flags
         };
-        match qp.post_send(&mut request.flags(flags)) {
-            Ok(()) => {
-                self.posted(what, signaled);
-                Ok(true)
-            }
-            Err(error) if error.kind() == ErrorKind::NoMemory => Ok(false),
-            Err(error) => Err(error),
-        }
+        qp.post_send(&mut request.flags(flags))?;
+        self.posted(what, signaled);
+        Ok(true)
     }
 
     /// Whether the next request, about `what`, must ask for a completion.

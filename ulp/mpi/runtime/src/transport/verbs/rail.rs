@@ -5,7 +5,7 @@
 //! port, keys of the runtime's own memory and of the program's, which rank is behind which queue
 //! pair. Must not know: which adapter a connection uses ([`super::heal`]).
 
-use super::errors::{failed, refused};
+use super::errors::{NoBuffers, failed, refused};
 use super::memory::{Area, Buffers, Reach};
 use super::numbers::Numbers;
 use super::receive::{BATCH, Receives};
@@ -19,7 +19,6 @@ use ferriband_ibv::{
 };
 use ferriband_registration::Way as Registration;
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 
 /// Ports of an adapter that are used at most.
@@ -128,7 +127,7 @@ impl Rail {
     ) -> Outcome<Self> {
         let device = Device::new(context, common)?;
         let name = &device.name;
-        let memory = |error: io::Error| refused("register memory for messages", name, &error);
+        let memory = |error: NoBuffers| error.of(name);
         let returned = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let stages = own.stages.register(&device.pd, Access::LOCAL_WRITE);
         let returns = own.returns.register(&device.pd, returned);
@@ -329,8 +328,7 @@ impl Receives {
         let buffers = Buffers::new(&device.pd, name, most, device.receive, access);
         Ok(Self {
             srq,
-            buffers: buffers
-                .map_err(|error| refused("register memory for messages", &device.name, &error))?,
+            buffers: buffers.map_err(|error| error.of(&device.name))?,
             used: 0,
             spent: Vec::new(),
             parked: VecDeque::new(),
@@ -346,7 +344,7 @@ impl Port {
         let access = Access::LOCAL_WRITE;
         let name = c"ferriband-mpi-setup";
         let datagrams = Buffers::new(&device.pd, name, DATAGRAMS, size, access)
-            .map_err(|error| refused("register memory for messages", &device.name, &error))?;
+            .map_err(|error| error.of(&device.name))?;
         let caps = QpCaps {
             send_wr: MOST_DATAGRAMS,
             recv_wr: DATAGRAMS,

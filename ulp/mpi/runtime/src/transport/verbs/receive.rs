@@ -112,6 +112,9 @@ impl Net {
         if !self.limits.heal.is_on {
             return Err(failed(&self.rail.device.name, error));
         }
+        // What it had found may be lost, so nothing that it finds later has its turn: it is not
+        // looked at any more. The logs of the others have what was not taken.
+        (self.rail.is_open, self.life.has_rails) = (false, true);
         self.adapter_failed(self.rail.id);
         Ok(Round {
             count: 0,

@@ -1,5 +1,6 @@
 //! How connections come about: cards, set-up datagrams, queue pairs.
 
+use super::heal::Needed;
 use super::id::Id;
 use super::link::Link;
 use super::queue::{DEPTH, first_psn};
@@ -171,7 +172,7 @@ impl Net {
         self.move_keys(peer, adapter)?;
         if self.link(peer).wire.queue.qp.is_none() {
             self.new_queue_pair(peer, adapter, port.max(1))
-                .map_err(|error| error.errno().unsigned_abs())?;
+                .map_err(|error| self.no_queue_pair(peer, &error))?;
         }
         let wire = &mut self.link(peer).wire;
         (wire.made_by, wire.made_at) = (Some((adapter, port.max(1))), (face.lid, face.gid.0));
@@ -253,7 +254,14 @@ impl Net {
         link.wire.by = Some(by);
         link.wire.id = Id::Peer(peer).in_life(epoch.0);
         self.take_up(peer, &qp, psn, end)
-            .map_err(|error| error.errno().unsigned_abs())
+            .map_err(|error| self.no_queue_pair(peer, &error))
+    }
+
+    /// The queue pair for `peer` cannot be made, or connected: the errno.
+    #[cold]
+    pub(super) fn no_queue_pair(&mut self, peer: u32, error: &VerbsError) -> u32 {
+        self.is_refused(peer, Needed::QueuePair, error);
+        error.errno().unsigned_abs()
     }
 
     /// Takes `qp`, whose sends begin with `psn`, to where it may send to `end`, by the path of the

@@ -96,7 +96,8 @@ impl Echo {
         let cq = Cq::create(context, PROBES + ANSWERS, Some(&channel), 0).map_err(verb)?;
         let bytes = GRH + DATAGRAM as u32;
         let access = Access::LOCAL_WRITE;
-        let buffers = Buffers::new(pd, c"ferriband-mpi-echo", PROBES, bytes, access)?;
+        let buffers = Buffers::new(pd, c"ferriband-mpi-echo", PROBES, bytes, access)
+            .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
         let caps = QpCaps {
             send_wr: ANSWERS,
             recv_wr: PROBES,

@@ -71,6 +71,24 @@ impl Net {
         }
     }
 
+    /// Where the card names another port of an adapter than before, its echo answers by that one:
+    /// else probes went to the rank itself, which may be computing.
+    pub(super) fn move_echoes(&mut self) {
+        for id in (0..self.rails() as u8).map(AdapterId) {
+            let port = self.rails.adapters.port(id);
+            let rail = self
+                .rail(id)
+                .filter(|rail| rail.is_open && !rail.is_closing);
+            let is_elsewhere = rail
+                .and_then(|rail| rail.echo)
+                .is_some_and(|(at, _)| port.is_some_and(|port| port != at));
+            if is_elsewhere {
+                self.forget_rail(id);
+                self.watch_rail(id);
+            }
+        }
+    }
+
     /// An adapter is closed: the thread holds nothing of it any more.
     pub(super) fn forget_rail(&mut self, id: AdapterId) {
         if let Some(watch) = &self.life.watch {

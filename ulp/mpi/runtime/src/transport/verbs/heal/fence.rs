@@ -7,10 +7,11 @@
 use super::super::Net;
 use super::super::acks::fresh_return_word;
 use super::super::queue::{Queue, What};
+use super::refused::Needed;
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use ferriband_heal::{Cause, Ns, Number, State, Taken};
-use ferriband_ibv::{NotClosed, QpState};
+use ferriband_ibv::{ErrorKind, NotClosed, QpState, VerbsError};
 use std::sync::atomic::Ordering;
 
 /// Adapters say so soon that a queue pair takes no receive any more, or never.
@@ -23,6 +24,8 @@ const BUSY_NS: u64 = 1_000_000;
 pub struct Fence {
     began: Ns,
     stage: Stage,
+    /// Its queue pairs are in error, as the device has said.
+    has_stopped: bool,
     /// Completions that may still be there, at most.
     left: u32,
     /// The last number that was taken, as the last look at the block found it.
@@ -41,6 +44,31 @@ enum Stage {
     Draining,
     /// The queue pair is destroyed.
     Closing,
+}
+
+/// What is left of a queue pair that a device did not destroy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Left {
+    /// Nothing: there is no such queue pair, or its adapter does nothing any more.
+    Nothing,
+    /// It is in use, or something is short: it is destroyed later.
+    Busy,
+    /// It can be destroyed with its adapter alone.
+    WithAdapter,
+}
+
+impl Left {
+    /// The meaning of each errno. A device that knows no such queue pair is believed if the queue
+    /// pair was in error before.
+    fn of(errno: i32, has_failed: bool, has_stopped: bool) -> Self {
+        match errno {
+            libc::EBUSY => Self::Busy,
+            _ if has_failed => Self::Nothing,
+            libc::EAGAIN | libc::EINTR | libc::ENOMEM => Self::Busy,
+            libc::EINVAL | libc::ENOENT | libc::EBADF if has_stopped => Self::Nothing,
+            _ => Self::WithAdapter,
+        }
+    }
 }
 
 impl Net {
@@ -118,13 +146,16 @@ impl Net {
         let now = self.connect.now();
         let left = self.rail_of(peer).device.entries;
         let link = self.link(peer);
+        let mut has_stopped = true;
         for queue in [&link.wire.queue, &link.long.lane.queue] {
             // One that cannot be stopped is destroyed all the same.
-            let _ = queue.qp.as_ref().map(|qp| qp.stop(QpState::Error));
+            let stopped = queue.qp.as_ref().map(|qp| qp.stop(QpState::Error));
+            has_stopped &= stopped.is_none_or(|stopped| stopped.is_ok());
         }
         link.wire.fence = Some(Fence {
             began: now,
             stage: Stage::Emptying,
+            has_stopped,
             left,
             received: None,
             not_before: now,
@@ -136,7 +167,8 @@ impl Net {
     /// completions, and they have been taken.
     pub(super) fn carry_fence(&mut self, peer: u32, count: u32) -> Outcome {
         let now = self.connect.now();
-        let has_failed = self.has_failed_adapter(peer);
+        // Without heals no adapter is closed: what is left goes with the process.
+        let has_failed = self.has_failed_adapter(peer) || !self.limits.heal.is_on;
         let link = self.link(peer);
         let (received, wire) = (link.received, &mut link.wire);
         let takes_none = wire.takes_none || wire.queue.qp.is_none();
@@ -166,17 +198,23 @@ impl Net {
             }
             Stage::Closing => {
                 let is_last = fence.is_last;
+                let mut left = None;
                 for queue in [&mut wire.queue, &mut link.long.lane.queue] {
-                    let qp = queue.qp.take();
-                    if let Some(Err(NotClosed { qp, error })) = qp.map(ferriband_ibv::Qp::close) {
-                        if has_failed && error.errno() != libc::EBUSY {
-                            // It goes with its adapter, which does nothing any more.
-                            continue;
-                        }
+                    let closed = queue.qp.take().map(ferriband_ibv::Qp::close);
+                    let Some(Err(NotClosed { qp, error })) = closed else {
+                        continue;
+                    };
+                    let what = Left::of(error.errno(), has_failed, fence.has_stopped);
+                    if what != Left::Nothing {
                         queue.qp = Some(qp);
-                        fence.not_before = now.after(BUSY_NS);
-                        return Ok(());
+                        left = Some((what, error));
+                        break;
                     }
+                }
+                if let Some((left, error)) = left {
+                    fence.not_before = now.after(BUSY_NS);
+                    self.is_not_destroyed(peer, &error, left);
+                    return Ok(());
                 }
                 if is_last {
                     self.rail_of(peer).numbers.forget_all_of(peer);
@@ -186,6 +224,20 @@ impl Net {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// The queue pair to `peer` is still there.
+    #[cold]
+    fn is_not_destroyed(&mut self, peer: u32, error: &VerbsError, left: Left) {
+        let needed = match error.kind() {
+            ErrorKind::Busy => Needed::EndOfAccess,
+            _ => Needed::QueuePair,
+        };
+        self.is_refused(peer, needed, error);
+        if left == Left::WithAdapter {
+            let id = self.rail_of(peer).id;
+            self.adapter_failed(id);
         }
     }
 
@@ -273,5 +325,30 @@ impl Net {
             .returns
             .word(peer * 8)
             .store(fresh_return_word(acknowledged), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_errno_of_a_destruction_has_its_meaning() {
+        for (errno, left) in [
+            (libc::EBUSY, Left::Busy),
+            (libc::ENOMEM, Left::Busy),
+            (libc::EAGAIN, Left::Busy),
+            (libc::EINVAL, Left::Nothing),
+            (libc::ENOENT, Left::Nothing),
+            (libc::EIO, Left::WithAdapter),
+            (libc::EPERM, Left::WithAdapter),
+        ] {
+            assert_eq!(Left::of(errno, false, true), left, "{errno}");
+        }
+        // One that could not be brought into error may still be there.
+        assert_eq!(Left::of(libc::EINVAL, false, false), Left::WithAdapter);
+        // An adapter that has failed does nothing more; a peer's access has to end all the same.
+        assert_eq!(Left::of(libc::EIO, true, false), Left::Nothing);
+        assert_eq!(Left::of(libc::EBUSY, true, true), Left::Busy);
     }
 }

@@ -14,6 +14,7 @@ mod looks;
 mod mail;
 mod probing;
 mod rails;
+mod refused;
 mod renew;
 mod replay;
 mod report;
@@ -26,19 +27,17 @@ use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use crate::transport::contract::Roster;
 use ferriband_heal::{Cause, Ns, PeerNews, Reason, State, Step};
-use ferriband_ibv::VerbsError;
+use ferriband_ibv::{ErrorKind, QpState, VerbsError};
 
 pub use fence::Fence;
 pub use looks::{Looks, Watched};
 pub use mail::{call_attention, heed_attention, wants_attention};
 pub use rails::Rails;
+pub use refused::{Needed, Refused};
 pub use renew::KeysTold;
 pub use replay::Replay;
 pub use say::Way;
 pub use thread::Watch;
-
-/// A lane that cannot be made is tried again after so long.
-const LANE_NS: u64 = 1_000_000;
 
 /// Pauses between two looks at the card of a peer that is not heard, doubled.
 const READ_NS: u64 = 50_000_000;
@@ -62,11 +61,12 @@ impl Net {
         let peers = peers.filter_map(|peer| {
             let link = self.links[*peer as usize].as_deref()?;
             let now_due = link.wire.is_at_work().then_some(now);
-            let soon = || link.long.lane.waits().then(|| now.after(LANE_NS));
-            let wire = || [link.wire.session.poll_timeout(), link.wire.read_at];
-            now_due
-                .or_else(soon)
-                .or_else(|| wire().into_iter().flatten().min())
+            let wire = &link.wire;
+            let refused = wire.refused.as_ref().map(super::heal::Refused::due);
+            now_due.or_else(|| {
+                let all = [wire.session.poll_timeout(), wire.read_at, refused];
+                all.into_iter().flatten().min()
+            })
         });
         let is_attended = !self.connect.setting_up.is_empty();
         let adapters = self.adapters_due().filter(|_| is_attended);
@@ -98,6 +98,7 @@ impl Net {
                 session.handle_peer(PeerNews::Over, now);
             }
             self.read_card(roster, peer, now);
+            self.judge_refusal(peer)?;
             self.carry_fence(peer, count as u32)?;
             self.drive(roster, peer)?;
             if self.link(peer).wire.replay.is_some() {
@@ -171,10 +172,12 @@ impl Net {
             }
             Step::Connect { epoch, end, by } => {
                 let done = self.connect(peer, epoch, &end, by);
-                let session = &mut self.link(peer).wire.session;
+                let wire = &mut self.link(peer).wire;
+                let passes = done.is_err_and(|errno| is_of_device(errno) || wire.has_failed());
+                let session = &mut wire.session;
                 if let Err(errno) = done
                     && session.epoch().is_none()
-                    && !(heals && is_of_device(errno))
+                    && !(heals && passes)
                 {
                     session.refuse(errno, now);
                 }
@@ -212,11 +215,15 @@ impl Net {
             }
             Reason::NoAdapter { for_ns } => {
                 let seconds = for_ns / 1_000_000_000;
-                format!("no adapter can be used for {seconds} s")
+                let why = self.why_not_opened().map(|why| format!(": {why}"));
+                let why = why.unwrap_or_default();
+                format!("no adapter can be used for {seconds} s{why}")
             }
             Reason::Refused(errno) => format!("it refuses a connection: {}", error(errno)),
             Reason::Own(errno) => {
-                let error = error(errno);
+                let refused = self.link(peer).wire.refused.map(|one| one.error());
+                let refused = refused.filter(|one| one.errno() == errno.cast_signed());
+                let error = refused.map_or_else(|| error(errno).to_string(), |one| one.to_string());
                 format!("no queue pair can be connected to it: {error}")
             }
         };
@@ -291,14 +298,31 @@ impl Net {
 }
 
 impl Net {
-    /// A request to `peer` could not be posted: the life is over, and what was to go waits; or the
-    /// peer is lost.
+    /// A request to `peer` could not be posted: it waits for room, or as [`Net::verb_failed`].
     #[cold]
     pub(super) fn unposted(&mut self, peer: u32, error: &VerbsError) -> Outcome<bool> {
+        if error.kind() == ErrorKind::NoMemory {
+            // As the device sees it, the queue is full.
+            self.is_refused(peer, Needed::Request, error);
+            return Ok(false);
+        }
+        self.verb_failed(peer, Needed::Request, error)
+    }
+
+    /// A verb has failed that the connection to `peer` needs: the life is over, and what was to go
+    /// waits; or the peer is lost.
+    #[cold]
+    pub(super) fn verb_failed(
+        &mut self,
+        peer: u32,
+        needed: Needed,
+        error: &VerbsError,
+    ) -> Outcome<bool> {
         if !self.link(peer).wire.has_life() {
             return Ok(false);
         }
         if self.heals(peer) {
+            self.is_refused(peer, needed, error);
             self.end_life(peer, Cause::Verb);
             return Ok(false);
         }
@@ -310,7 +334,10 @@ impl Link {
     /// Whether its session has something to do by itself, or to say.
     fn needs_attention(&self) -> bool {
         let wire = &self.wire;
-        let waits = wire.waits_to_say || self.long.lane.waits() || wire.read_at.is_some();
+        let waits = wire.waits_to_say
+            || self.long.lane.waits()
+            || wire.read_at.is_some()
+            || wire.refused.is_some();
         wire.session.poll_timeout().is_some() || waits || wire.is_at_work()
     }
 }
@@ -320,6 +347,13 @@ impl Wire {
     pub(super) fn has_life(&self) -> bool {
         let state = self.session.state();
         matches!(state, State::Up | State::Replaying | State::Answering)
+    }
+
+    /// Whether its queue pair has failed by itself: one that is not connected says so by nothing.
+    #[cold]
+    fn has_failed(&self) -> bool {
+        let state = self.queue.qp.as_ref().map(|qp| qp.state());
+        matches!(state, Some(Ok(QpState::Error)))
     }
 
     /// Whether each look at the device carries something on.

@@ -12,14 +12,14 @@ use super::super::errors::failed;
 use super::super::rail::{Common, Face, Own, Rail};
 use super::super::{Net, RECEIVES};
 use super::mail::wants_attention;
-use crate::errors::Outcome;
+use crate::errors::{MpiError, Outcome};
 use crate::transport::contract::Roster;
 use ferriband_heal::card::{ADAPTERS, Address, Card};
 use ferriband_heal::{
     AdapterChange, AdapterId, AdapterNews, AdapterStep, Adapters, Cause, Health, Ns, Session,
     Source, State, candidates,
 };
-use ferriband_ibv::{Context, Device, EventKind, Subject};
+use ferriband_ibv::{Context, Device, EventKind, Subject, VerbsError};
 use std::sync::Arc;
 
 /// Adapters on which nothing lives are looked at in one of so many rounds.
@@ -34,6 +34,8 @@ pub struct Rails {
     serial: u32,
     /// The own card has to be written anew, and paths found anew.
     pub(super) is_changed: bool,
+    /// Why an adapter could not be opened again, as it was last tried.
+    not_opened: Option<String>,
     /// Rounds since all adapters were looked at.
     rounds: u32,
 }
@@ -55,6 +57,7 @@ impl Rails {
             adapters: Adapters::new(&[]),
             serial: 0,
             is_changed: false,
+            not_opened: None,
             rounds: 0,
         }
     }
@@ -393,6 +396,19 @@ impl Net {
         }
     }
 
+    /// The adapter of the connection to `peer` does nothing more for it: it has refused to, and
+    /// what was to be known to it the next one learns.
+    #[cold]
+    pub(in super::super) fn leave_adapter(&mut self, peer: u32) {
+        let rail = self.rail_of(peer);
+        let (id, is_in_use) = (rail.id, rail.is_open && !rail.is_closing);
+        if is_in_use {
+            self.adapter_failed(id);
+        }
+        self.link(peer).wire.keyed_on = Some((id, 0));
+        self.end_life(peer, Cause::DeviceFatal);
+    }
+
     /// The connection to `peer` has met status 12.
     pub(in super::super) fn is_unanswered(&mut self, peer: u32) {
         let (now, on) = (self.connect.now(), self.link(peer).wire.on);
@@ -500,9 +516,15 @@ impl Net {
     fn reopen_adapter(&mut self, id: AdapterId) {
         let now = self.connect.now();
         let opened = self.open_again(id);
-        let news = AdapterNews::Opened(opened);
-        self.rails.adapters.handle(id, news, now);
-        if opened.is_err() {
+        let (errno, why) = match opened {
+            Ok(()) => (Ok(()), None),
+            Err((errno, why)) => (Err(errno), Some(why)),
+        };
+        self.rails.not_opened = why;
+        self.rails
+            .adapters
+            .handle(id, AdapterNews::Opened(errno), now);
+        if errno.is_err() {
             return;
         }
         let Self { rail, rails, .. } = self;
@@ -514,24 +536,31 @@ impl Net {
         self.life.has_rails = self.rails() > 1;
     }
 
-    /// Zero, or an errno.
-    fn open_again(&mut self, id: AdapterId) -> Result<(), u32> {
+    /// Why an adapter that has failed cannot be used again, where that is known.
+    pub(super) fn why_not_opened(&self) -> Option<&str> {
+        self.rails.not_opened.as_deref()
+    }
+
+    /// Else an errno, and why in words.
+    fn open_again(&mut self, id: AdapterId) -> Result<(), (u32, String)> {
         const ENODEV: u32 = libc::ENODEV.unsigned_abs();
         const EIO: u32 = libc::EIO.unsigned_abs();
         let common = self.rails.common;
-        let old = self.rail(id).ok_or(ENODEV)?;
+        let gone = |name: &str| (ENODEV, format!("{name} is not there"));
+        let old = self.rail(id).ok_or_else(|| gone("it"))?;
         let (name, opening) = (old.device.name.clone(), old.opening.wrapping_add(1));
-        let errno = |error: ferriband_ibv::VerbsError| error.errno().unsigned_abs();
-        let devices = Device::list(common.verbs).map_err(errno)?;
+        let verb = |error: VerbsError| (error.errno().unsigned_abs(), format!("{name}: {error}"));
+        let devices = Device::list(common.verbs).map_err(verb)?;
         let device = devices.iter().find(|device| device.name() == name);
-        let context = device.ok_or(ENODEV)?.open().map_err(errno)?;
+        let context = device.ok_or_else(|| gone(&name))?.open().map_err(verb)?;
         let own = Own {
             stages: &self.stages.memory,
             returns: &self.blocks.returns,
         };
-        let mut rail = Rail::new(context, (id, opening), &common, own).map_err(|_| EIO)?;
+        let other = |error: MpiError| (EIO, error.text.to_string());
+        let mut rail = Rail::new(context, (id, opening), &common, own).map_err(other)?;
         let count = RECEIVES.min(rail.most_receives());
-        rail.more_receives(count).map_err(|_| EIO)?;
+        rail.more_receives(count).map_err(other)?;
         if let Some(place) = self.rail_mut(id) {
             *place = rail;
         }
@@ -542,6 +571,7 @@ impl Net {
     /// The own card is another one: it is written anew, the paths are found anew, and each peer
     /// sees by a datagram that there is a newer card.
     pub(super) fn tell_card<R: Roster>(&mut self, roster: &R) -> Outcome {
+        self.move_echoes();
         self.rails.serial = self.rails.serial.wrapping_add(2);
         roster.publish(&self.card());
         self.tell_spots();

@@ -18,7 +18,7 @@ use crate::ground::memory::Source;
 use crate::handle::Token;
 use crate::transport::contract::{Head, Place};
 use ferriband_heal::{AdapterId, Number};
-use ferriband_ibv::Access;
+use ferriband_ibv::{Access, VerbsError};
 use ferriband_mpi_proto::envelope::{Kind, Renew};
 use ferriband_mpi_proto::resume::{Keys, Moving, Under};
 use ferriband_registration::{Purpose, Reach};
@@ -113,11 +113,11 @@ impl Net {
             return Ok(());
         }
         if before.is_some()
-            && let Err(errno) = self.register_anew(peer, adapter)
+            && let Err(error) = self.register_anew(peer, adapter)
         {
             // Some of it may be known to this one now: of no opening, so all is done again.
             self.link(peer).wire.keyed_on = Some((adapter, 0));
-            return Err(errno);
+            return Err(self.no_queue_pair(peer, &error));
         }
         let link = self.link(peer);
         (link.wire.on, link.wire.keyed_on) = (Some(adapter), to);
@@ -141,13 +141,13 @@ impl Net {
     }
 
     /// All memory of messages to and from `peer` is made known to another adapter.
-    fn register_anew(&mut self, peer: u32, adapter: AdapterId) -> Result<(), u32> {
+    fn register_anew(&mut self, peer: u32, adapter: AdapterId) -> Result<(), VerbsError> {
         let purpose = self.purpose_of(peer);
         let mut failed = Vec::new();
         let Self { rail, rails, .. } = self;
         let mut all = std::iter::once(rail).chain(&mut rails.others);
         let Some(rail) = all.find(|rail| rail.id == adapter) else {
-            return Err(libc::ENODEV.unsigned_abs());
+            return Ok(());
         };
         for (index, place) in (0..).zip(&mut self.moves.transfers) {
             let Some(one) = place.as_mut().filter(|one| one.peer == peer) else {
@@ -163,7 +163,7 @@ impl Net {
             match anew(rail, range, access, Purpose::Own) {
                 Ok(made) => *range = made,
                 Err(Refusal::Unreachable) => failed.push(index),
-                Err(Refusal::Device(error)) => return Err(error.errno().unsigned_abs()),
+                Err(Refusal::Device(error)) => return Err(error),
             }
         }
         for offer in self.moves.offers.values_mut() {
@@ -178,7 +178,7 @@ impl Net {
                 Ok(made) => offer.range = made,
                 // Its peer is told so.
                 Err(Refusal::Unreachable) => offer.class = MPI_ERR_BUFFER,
-                Err(Refusal::Device(error)) => return Err(error.errno().unsigned_abs()),
+                Err(Refusal::Device(error)) => return Err(error),
             }
         }
         for index in failed {

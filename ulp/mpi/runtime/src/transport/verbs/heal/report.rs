@@ -81,7 +81,15 @@ impl Net {
             tries: report.tries,
             count: self.stats.heals.number,
             left_out: 0,
+            verb: self.refused_to(peer),
         });
+    }
+
+    /// The verb that the adapter of the connection to `peer` has refused last, and why.
+    fn refused_to(&self, peer: u32) -> String {
+        let link = self.links[peer as usize].as_deref();
+        let refused = link.and_then(|link| link.wire.refused);
+        refused.map_or_else(String::new, |refused| refused.error().to_string())
     }
 
     /// A first connection is no heal.
@@ -98,18 +106,21 @@ impl Net {
     }
 
     fn say_that_it_lasts(&self, peer: u32, report: &Report, parts: &Parts) {
-        let heal_for = match self.limits.heal.for_ns {
-            Some(ns) => format!("{} s", ns / 1_000_000_000),
-            None => "for ever".to_owned(),
+        let verb = self.refused_to(peer);
+        let verb = if verb.is_empty() {
+            verb
+        } else {
+            format!("; {verb}")
         };
         complain!(
             "ferriband MPI: rank {}: the connection to rank {peer} by {} has failed ({}) and is not \
-             made anew after {} s (tries: {}; heal_for: {heal_for}); look at ferriband why --live",
+             made anew after {} s (tries: {}; heal_for: {}{verb}); look at ferriband why --live",
             self.connect.me,
             self.name_to(peer),
             heals::words(report.cause),
             parts.whole() / 1_000_000_000,
-            report.tries
+            report.tries,
+            self.heal_for()
         );
     }
 

@@ -6,6 +6,7 @@
 use super::super::errors::failed;
 use super::super::rail::Rail;
 use super::super::{Id, MOST_DATAGRAMS, Net};
+use super::refused::Needed;
 use crate::errors::Outcome;
 use ferriband_heal::datagram::{ONLY_ADAPTER, Origin};
 use ferriband_heal::{
@@ -113,9 +114,12 @@ impl Net {
             .flags(SendFlags::INLINE | SendFlags::SIGNALED)
             .to(&ah, Qpn(number), key);
         match port.ud.post_send(&mut request) {
-            Ok(()) => port.under_way += 1,
-            // The adapter says by itself that it has failed.
-            Err(_) if heals => (),
+            Ok(()) => {
+                port.under_way += 1;
+                self.has_gone(peer);
+            }
+            // Of an adapter that has failed it says so by itself.
+            Err(error) if heals => self.is_refused(peer, Needed::Datagram, &error),
             Err(error) => return Err(failed(&name, error)),
         }
         Ok(Gone::Yes)
@@ -139,7 +143,10 @@ impl Net {
         }
         let ah = match Ah::create(&pd, &route) {
             Ok(ah) => ah,
-            Err(_) if heals => return Ok(None),
+            Err(error) if heals => {
+                self.is_refused(peer, Needed::Datagram, &error);
+                return Ok(None);
+            }
             Err(error) => return Err(failed(&name, error)),
         };
         ways.retain(|way| way.path.adapter != path.adapter || way.opening == opening);
