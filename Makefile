@@ -32,8 +32,9 @@ SOAK_FABRIC ?=
 BRING_UP ?= fat-tree:36x18x18 fat-tree:24
 # Arguments of `make stress`, see scripts/stress.
 STRESS ?=
-# Arguments of `make faults`, see scripts/faults.
+# Arguments of `make faults`, see scripts/faults, and of `make faults-programs`.
 FAULTS ?=
+FAULTS_PROGRAMS ?=
 # The git directory of rdma-core, for releases that `make test-distributions` builds itself, and what they are built with.
 RDMA_CORE ?=
 RELEASE_PACKAGES = git cmake ninja-build gcc libc6-dev pkg-config python3-dev cython3 libnl-3-dev libnl-route-3-dev libudev-dev perftest iperf3
@@ -85,7 +86,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-verbs-calls test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-heal bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-verbs-calls test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults faults-programs soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-heal bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -177,6 +178,10 @@ soak-fabric: build ## run programs on a live fabric of 64 hosts while links flap
 faults: build ## run MPI programs between two hosts while links, packets, devices, queue pairs and ranks fail, and say what became of each (half an hour; FAULTS='--row link --column "8 B"', --json, --markdown FILE)
 	$(need) gcc libc6-dev iproute2 util-linux
 	@FERRIBAND=$(FERRIBAND) scripts/faults $(FAULTS) || [ $$? -eq 77 ]
+
+faults-programs: build ## run MPI programs of others, unmodified, without faults and under a seeded plan of them, between two hosts and on one by verbs, and compare what they find: mpi4py's and MPICH's tests, HPC Challenge, FFTW, and OSU's, IMB and HPCG if they are there (FAULTS_PROGRAMS="--place one --seed 7 mpich:'-d pt2pt'"; --osu DIR)
+	$(need) gcc make perl libblas-dev python3-dev python3-venv iproute2 util-linux
+	@FERRIBAND=$(FERRIBAND) scripts/faults-programs $(FAULTS_PROGRAMS) || [ $$? -eq 77 ]
 
 stress: build ## run each pair of programs fifty times, idle and on a busy machine (a night; less with STRESS='-n 5 -p hosts -o rping')
 	$(need) $(DEMO_PACKAGES)
