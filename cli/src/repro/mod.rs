@@ -10,6 +10,7 @@ mod data;
 mod drivers;
 mod flow;
 mod hosts;
+mod judging;
 mod papers;
 mod plot;
 mod registry;

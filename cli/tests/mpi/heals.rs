@@ -6,6 +6,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+/// A job of two ranks whose messages go by connections that heal; what follows is added.
+const JOB: [&str; 5] = ["mpirun", "-n", "2", "--same-host", "verbs"];
+
 /// A directory that goes with its test, for what is written down of heals.
 struct State(PathBuf);
 
@@ -108,17 +111,9 @@ fn a_jobs_heals_are_in_its_report_its_trace_and_its_counters_and_why_knows_them(
     let (timeline, page) = (state.path("trace.json"), state.path("page.html"));
     let report = state.path("report.json");
     let trace = ["trace", "-o", &timeline, "--html", &page, "--json", "--"];
-    let job = [
-        "mpirun",
-        "-n",
-        "2",
-        "--same-host",
-        "verbs",
-        "--report",
-        &report,
-    ];
-    let rest = ["--set", "stats=1", "--env", "ROUNDS=3", path];
-    let output = state.run(&[&trace[..], &job, &rest].concat());
+    let job = ["--report", &report, "--set", "stats=1"];
+    let rest = ["--env", "ROUNDS=3", path];
+    let output = state.run(&[&trace[..], &JOB, &job, &rest].concat());
     let (said, complained) = (
         String::from_utf8_lossy(&output.stdout).into_owned(),
         String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -178,8 +173,8 @@ fn a_report_is_a_table_too() {
     let state = State::new("table");
     let program = Program::new("heals");
     let path = program.0.to_str().expect("ASCII");
-    let job = ["mpirun", "-n", "2", "--same-host", "verbs", "--report", "-"];
-    let output = state.run(&[&job[..], &["--env", "ROUNDS=2", path]].concat());
+    let rest = ["--report", "-", "--env", "ROUNDS=2", path];
+    let output = state.run(&[&JOB[..], &rest].concat());
     let table = String::from_utf8_lossy(&output.stderr);
     let rows: Vec<Vec<&str>> = table
         .lines()
@@ -223,16 +218,8 @@ fn without_heals_the_first_failure_loses_the_peer_and_nothing_is_kept() {
     let state = State::new("off");
     let program = Program::new("heals");
     let path = program.0.to_str().expect("ASCII");
-    let job = [
-        "mpirun",
-        "-n",
-        "2",
-        "--same-host",
-        "verbs",
-        "--set",
-        "heal=0",
-    ];
-    let output = state.run(&[&job[..], &["--env", "ROUNDS=50", path]].concat());
+    let rest = ["--set", "heal=0", "--env", "ROUNDS=50", path];
+    let output = state.run(&[&JOB[..], &rest].concat());
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{complained}");
     assert!(complained.contains("is lost: "), "{complained}");
@@ -242,7 +229,7 @@ fn without_heals_the_first_failure_loses_the_peer_and_nothing_is_kept() {
     let path = ring.0.to_str().expect("ASCII");
     for (heal, is_kept) in [("heal=0", false), ("heal=1", true)] {
         let set = ["--set", heal, "--set", "stats=1", path];
-        let output = state.run(&[&job[..5], &set].concat());
+        let output = state.run(&[&JOB[..], &set].concat());
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{told}");
         assert_ne!(
@@ -259,16 +246,7 @@ fn a_heal_that_lasts_is_told_while_it_does_and_when_it_ends() {
     let program = Program::new("healed");
     let path = program.0.to_str().expect("ASCII");
     let mut job = state
-        .command(&[
-            "mpirun",
-            "-n",
-            "2",
-            "--same-host",
-            "verbs",
-            "--timeout",
-            "300",
-            path,
-        ])
+        .command(&[&JOB[..], &["--timeout", "300", path]].concat())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

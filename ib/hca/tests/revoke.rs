@@ -296,7 +296,7 @@ fn a_window_whose_peer_stopped_in_the_middle_is_not_said_to_be_invalid_and_keeps
             watch(pair.a.agent().end(pair.ai.at));
             continue;
         }
-        assert_eq!(invalidated.status, WcStatus::MwBindErr as u32);
+        assert_eq!(invalidated.status, WcStatus::LocQpOpErr as u32);
         assert_eq!(errno(end.mr.deregister()), libc::EBUSY, "a window is bound");
         assert_eq!(
             errno(window.deallocate()),

@@ -4,7 +4,7 @@
 //! and not yet polled, `[done, tail)` not finished. Completions need no queue of their own: they are read off the
 //! slots, so none can be lost (I11). Knows no PSN arithmetic and no packets.
 
-use crate::env::BindWindow;
+use crate::env::{BindWindow, Environment};
 use crate::types::{
     AddressVector, Completion, QpCap, SendFlags, SendOpcode, Sge, WcOpcode, WcStatus,
 };
@@ -204,6 +204,18 @@ impl SendWqe {
     /// Executed here without a packet.
     pub fn is_local(&self) -> bool {
         matches!(self.opcode, SendOpcode::LocalInv | SendOpcode::BindMw)
+    }
+
+    /// Executes a local operation.
+    pub fn execute_locally(&self, env: &mut dyn Environment) -> WcStatus {
+        let result = match &self.extra {
+            Extra::Bind(bind) => env.bind_window(bind),
+            _ => env.invalidate_local(RKey(self.imm_or_key)),
+        };
+        match result {
+            Ok(()) => WcStatus::Success,
+            Err(_) => self.opcode.local_failure(),
+        }
     }
 
     /// Takes a receive at the peer, and so a credit.

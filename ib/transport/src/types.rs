@@ -162,6 +162,16 @@ impl SendOpcode {
             Self::BindMw => WcOpcode::BindMw,
         }
     }
+
+    /// The status of a refused local operation, on every wire. The specification's "memory
+    /// management operation error" has no number in verbs but that of a refused bind; the Linux
+    /// kernel's rxe answers a refused invalidation in this way.
+    pub(crate) const fn local_failure(self) -> WcStatus {
+        match self {
+            Self::BindMw => WcStatus::MwBindErr,
+            _ => WcStatus::LocQpOpErr,
+        }
+    }
 }
 
 /// Status of a completion (`ibv_wc_status`).

@@ -13,7 +13,7 @@ use crate::rc::responder::Verdict;
 use crate::recv_queue::{Acquire, RecvQueue};
 use crate::send_queue::{Datagram, Extra, SendQueue, packets_of};
 use crate::types::{Completion, WcFlags, WcOpcode, WcStatus};
-use ferriband_wire::{Lid, Operation, Packet, Psn, RKey, Service, Sl};
+use ferriband_wire::{Lid, Operation, Packet, Psn, Service, Sl};
 
 /// Bytes of the global route header that precede a received datagram (IBA 11.4.1.2).
 pub const GRH_BYTES: u32 = 40;
@@ -114,15 +114,9 @@ impl UnreliableSender {
             }
             let wqe = *self.sq.get(done);
             if wqe.is_local() {
-                let result = match &wqe.extra {
-                    Extra::Bind(bind) => env.bind_window(bind).map_err(|_| WcStatus::MwBindErr),
-                    _ => env
-                        .invalidate_local(RKey(wqe.imm_or_key))
-                        .map_err(|_| WcStatus::LocQpOpErr),
-                };
-                match result {
-                    Ok(()) => self.sq.finish(WcStatus::Success, 0),
-                    Err(status) => return self.fail(status),
+                match wqe.execute_locally(env) {
+                    WcStatus::Success => self.sq.finish(WcStatus::Success, 0),
+                    status => return self.fail(status),
                 }
                 continue;
             }

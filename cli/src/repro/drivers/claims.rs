@@ -4,9 +4,8 @@
 
 use super::experiments::{FOUND, LONGEST_PROTOCOL};
 use crate::repro::data::{Data, Missing};
-use crate::repro::registry::{Claim, Expect, Judgement};
-
-type Judged = Result<Judgement, Missing>;
+use crate::repro::judging::{Everywhere, Judged, verdict};
+use crate::repro::registry::{Claim, Expect};
 
 const ONE_MACHINE: &str = "both hosts are network namespaces of one machine and share its two processors: \
     nothing is gained by a second host, and packets between hosts pass the kernel's network (UDP), those of one host do not";
@@ -309,10 +308,6 @@ pub const LATENCY: &[Claim] = &[
     },
 ];
 
-fn verdict(holds: bool, found: String) -> Judged {
-    Ok(Judgement { holds, found })
-}
-
 /// What was found instead, of what only the paper's hardware showed.
 fn told(data: &Data, series: &str, x: u64, unit: &str) -> Judged {
     verdict(false, format!("{:.1} {unit}", data.at(series, x)?))
@@ -323,14 +318,12 @@ fn all<T, const N: usize>(
     places: [Result<T, Missing>; N],
     judge: impl Fn(T) -> (bool, String),
 ) -> Judged {
-    let mut holds = true;
-    let mut found = Vec::new();
+    let mut all = Everywhere::new();
     for place in places {
-        let (is_so, words) = judge(place?);
-        holds &= is_so;
-        found.push(words);
+        let (holds, found) = judge(place?);
+        all.ask(holds, found);
     }
-    verdict(holds, found.join("; "))
+    all.judgement()
 }
 
 /// Exactly so many notifications a round trip, at both sides.

@@ -3,9 +3,8 @@
 //! Owns: the judges. Must not know: how the data were measured.
 
 use crate::repro::data::{Data, Missing};
-use crate::repro::registry::{Claim, Expect, Judgement};
-
-type Judged = Result<Judgement, Missing>;
+use crate::repro::judging::{Everywhere, Judged, verdict};
+use crate::repro::registry::{Claim, Expect};
 
 /// Lengths for which the paper claims "almost an order of magnitude", bytes.
 const MEDIUM: (u64, u64) = (256, 4096);
@@ -147,35 +146,8 @@ pub const APPLICATIONS: &[Claim] = &[
     },
 ];
 
-/// The judgement of a figure that has to be within bounds at every place: the worst is told.
-struct Worst {
-    holds: bool,
-    found: Vec<String>,
-}
-
-impl Worst {
-    fn new() -> Self {
-        Worst {
-            holds: true,
-            found: Vec::new(),
-        }
-    }
-
-    fn ask(&mut self, holds: bool, found: String) {
-        self.holds &= holds;
-        self.found.push(found);
-    }
-
-    fn judgement(self) -> Judged {
-        Ok(Judgement {
-            holds: self.holds,
-            found: self.found.join(", "),
-        })
-    }
-}
-
 fn latencies_are_alike(data: &Data) -> Judged {
-    let mut all = Worst::new();
+    let mut all = Everywhere::new();
     for point in data.between("credit", 0, u64::MAX)? {
         let x = point.x;
         let three = [point.mean, data.at("ring", x)?, data.at("nic", x)?];
@@ -195,7 +167,7 @@ fn extremes(values: &[f64]) -> (f64, f64) {
 }
 
 fn is_faster(data: &Data, series: &str, lengths: (u64, u64)) -> Judged {
-    let mut all = Worst::new();
+    let mut all = Everywhere::new();
     for point in data.between(series, lengths.0, lengths.1)? {
         let times = point.mean / data.at("credit", point.x)?;
         let asked = if point.x <= 1024 { 5.0 } else { 2.0 };
@@ -205,7 +177,7 @@ fn is_faster(data: &Data, series: &str, lengths: (u64, u64)) -> Judged {
 }
 
 fn nic_is_as_fast_as_ring(data: &Data) -> Judged {
-    let mut all = Worst::new();
+    let mut all = Everywhere::new();
     for point in data.between("nic", MEDIUM.0, MEDIUM.1)? {
         let times = point.mean / data.at("ring", point.x)?;
         all.ask(
@@ -222,10 +194,10 @@ fn credit_is_slowest_at_once(data: &Data) -> Judged {
         data.at("ring", 0)?,
         data.at("nic", 0)?,
     ];
-    Ok(Judgement {
-        holds: credit > ring && credit > nic,
-        found: format!("credit {credit:.0} us, ring {ring:.0}, nic {nic:.0}"),
-    })
+    verdict(
+        credit > ring && credit > nic,
+        format!("credit {credit:.0} us, ring {ring:.0}, nic {nic:.0}"),
+    )
 }
 
 /// The longest computation that was measured.
@@ -236,10 +208,10 @@ fn longest(data: &Data) -> Result<u64, Missing> {
 
 fn ring_deteriorates(data: &Data) -> Judged {
     let [credit, ring] = [slope(data, "credit")?, slope(data, "ring")?];
-    Ok(Judgement {
-        holds: ring >= 1.3 * credit,
-        found: format!("a us of computation costs ring {ring:.2} us and credit {credit:.2}"),
-    })
+    verdict(
+        ring >= 1.3 * credit,
+        format!("a us of computation costs ring {ring:.2} us and credit {credit:.2}"),
+    )
 }
 
 /// Ahead without computation, behind from some place on to the last.
@@ -258,10 +230,7 @@ fn ring_falls_behind(data: &Data) -> Judged {
     let at = behind.map_or("not behind".to_owned(), |x| {
         format!("behind from {x} us on")
     });
-    Ok(Judgement {
-        holds: behind.is_some_and(|x| x > 0),
-        found: format!("{at}; {last}"),
-    })
+    verdict(behind.is_some_and(|x| x > 0), format!("{at}; {last}"))
 }
 
 /// What a us of computation costs, us: the slope of the line of least squares.
@@ -281,10 +250,10 @@ fn slope(data: &Data, series: &str) -> Result<f64, Missing> {
 
 fn nic_scales_as_credit(data: &Data) -> Judged {
     let [credit, nic] = [slope(data, "credit")?, slope(data, "nic")?];
-    Ok(Judgement {
-        holds: nic <= 1.15 * credit,
-        found: format!("a us of computation costs nic {nic:.2} us and credit {credit:.2}"),
-    })
+    verdict(
+        nic <= 1.15 * credit,
+        format!("a us of computation costs nic {nic:.2} us and credit {credit:.2}"),
+    )
 }
 
 fn peaks_early(data: &Data, series: &str) -> Judged {
@@ -299,14 +268,14 @@ fn peaks_early(data: &Data, series: &str) -> Judged {
         .iter()
         .find(|point| point.mean <= least)
         .map_or(0, |point| point.x);
-    Ok(Judgement {
-        holds: least >= 0.9 * peak && peak > 0.0,
-        found: format!("peak {peak:.0} %, least from 512 B on {least:.0} % (at {worst})"),
-    })
+    verdict(
+        least >= 0.9 * peak && peak > 0.0,
+        format!("peak {peak:.0} %, least from 512 B on {least:.0} % (at {worst})"),
+    )
 }
 
 fn credit_fills_whole_buffers_only(data: &Data) -> Judged {
-    let mut all = Worst::new();
+    let mut all = Everywhere::new();
     for point in data.between("credit 8x8K", 1024, 8192)? {
         let is_full = point.mean >= 80.0;
         all.ask(
@@ -320,14 +289,11 @@ fn credit_fills_whole_buffers_only(data: &Data) -> Judged {
 fn credit_leaves_long_buffers_empty(data: &Data) -> Judged {
     let points = data.between("credit 8x32K", 0, 8192)?;
     let most = points.iter().map(|point| point.mean).fold(0.0, f64::max);
-    Ok(Judgement {
-        holds: most <= 25.5,
-        found: format!("at most {most:.1} %"),
-    })
+    verdict(most <= 25.5, format!("at most {most:.1} %"))
 }
 
 fn others_use_more(data: &Data) -> Judged {
-    let mut all = Worst::new();
+    let mut all = Everywhere::new();
     for buffers in ["8x8K", "8x32K"] {
         for point in data.between(&format!("credit {buffers}"), 512, 2048)? {
             for kind in ["ring", "nic"] {
@@ -355,14 +321,14 @@ fn applications_gain(data: &Data, application: &str, asked: f64) -> Judged {
         gain(data, application, "ring")?,
         gain(data, application, "nic")?,
     ];
-    Ok(Judgement {
-        holds: ring >= asked && nic >= asked,
-        found: format!("ring {ring:.2}x, nic {nic:.2}x of credit, in the mean over sizes"),
-    })
+    verdict(
+        ring >= asked && nic >= asked,
+        format!("ring {ring:.2}x, nic {nic:.2}x of credit, in the mean over sizes"),
+    )
 }
 
 fn applications_are_alike(data: &Data) -> Judged {
-    let mut all = Worst::new();
+    let mut all = Everywhere::new();
     for application in ["microscope", "isosurface"] {
         let [ring, nic] = [
             gain(data, application, "ring")?,

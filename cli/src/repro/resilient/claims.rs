@@ -4,9 +4,8 @@
 
 use super::experiments::{KERNELS, PROTOCOLS, TABLE_RANKS};
 use crate::repro::data::{Data, Missing, Point};
-use crate::repro::registry::{Claim, Expect, Judgement, Printed};
-
-type Judged = Result<Judgement, Missing>;
+use crate::repro::judging::{Everywhere, Judged, verdict};
+use crate::repro::registry::{Claim, Expect, Printed};
 
 /// What an overhead is: beyond it in the mean of the runs, and in each of them.
 const OVERHEAD: f64 = 1.015;
@@ -110,14 +109,13 @@ pub const RECOVERY: &[Claim] = &[
         text: "a job survives a failure of the network: messages go on behind a link's return (asked: p99 below 2 s, here and there)",
         place: "section IV-B, 1",
         judge: |data| {
-            let mut worst: f64 = 0.0;
-            let mut words = Vec::new();
+            let mut all = Everywhere::new();
             for end in ["here", "there"] {
                 let p99 = data.at(&format!("us link {end}: message"), 99)?;
-                worst = worst.max(p99);
-                words.push(format!("{end} p99 {p99:.0} us behind datagrams both ways"));
+                let found = format!("{end} p99 {p99:.0} us behind datagrams both ways");
+                all.ask(p99 < SECONDS_US, found);
             }
-            verdict(worst < SECONDS_US, words.join("; "))
+            all.judgement()
         },
         expect: Expect::Holds,
     },
@@ -153,10 +151,6 @@ pub const PRINTED_1: &[Printed] = &[
 
 /// What section VI-D prints.
 pub const PRINTED_RECOVERY: &[Printed] = &[printed("mean of queue pair", 0, MEAN_US)];
-
-fn verdict(holds: bool, found: String) -> Judged {
-    Ok(Judgement { holds, found })
-}
 
 /// The worst of several, of which there has to be one.
 fn found_one(holds: bool, (value, found): (f64, String)) -> Judged {
@@ -204,14 +198,13 @@ fn measured(data: &Data, series: impl Fn(&str) -> String) -> Vec<&'static str> {
 }
 
 fn kernels_cost(data: &Data, protocol: &str, most: f64) -> Judged {
-    let mut holds = true;
-    let mut words = Vec::new();
+    let mut all = Everywhere::new();
     for point in data.between(&format!("ratio {protocol}"), 1, u64::MAX)? {
-        holds &= !is_shown(point, most);
         let name = KERNELS.get(point.x as usize - 1).unwrap_or(&"?");
-        words.push(format!("{name} {}", percent(point.mean)));
+        let found = format!("{name} {}", percent(point.mean));
+        all.ask(!is_shown(point, most), found);
     }
-    verdict(holds, words.join(", "))
+    all.judgement()
 }
 
 #[cfg(test)]

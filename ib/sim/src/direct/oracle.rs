@@ -597,7 +597,8 @@ impl Oracle {
                 reliable && waited >= limit.max(TIMEOUT_FLOOR_NS)
             }
             WcStatus::RemAccessErr => reliable && it.revoked,
-            WcStatus::MwBindErr => it.revoked,
+            WcStatus::MwBindErr => it.revoked && req.opcode == SendOpcode::BindMw,
+            WcStatus::LocQpOpErr => it.revoked && req.opcode == SendOpcode::LocalInv,
             WcStatus::RemInvReqErr => reliable && it.short_recv,
             WcStatus::RemOpErr => reliable && it.bad_recv,
             // I9: every retry was used, and the count began anew with this request

@@ -12,10 +12,10 @@ use crate::context::Context;
 use crate::diagnosis::{Diagnosis, Drop, Journal, QpCounters};
 use crate::emit;
 use crate::env::Environment;
-use crate::send_queue::{Extra, SendQueue, SendWqe};
+use crate::send_queue::SendQueue;
 use crate::timer::{Timer, Timers};
 use crate::types::{Instant, WcStatus};
-use ferriband_wire::{Bth, Psn, RKey};
+use ferriband_wire::{Bth, Psn};
 use std::collections::VecDeque;
 
 use admission::{Admitted, Middles};
@@ -344,7 +344,7 @@ impl Requester {
                 if !head {
                     return Step::Idle;
                 }
-                match execute_locally(wqe, env) {
+                match wqe.execute_locally(env) {
                     WcStatus::Success => {
                         self.sq.finish(WcStatus::Success, 0);
                         self.at.request += 1;
@@ -499,14 +499,4 @@ impl Requester {
             self.start_silence_timer(now, ctx);
         }
     }
-}
-
-fn execute_locally(wqe: &SendWqe, env: &mut dyn Environment) -> WcStatus {
-    let result = match &wqe.extra {
-        Extra::Bind(bind) => env.bind_window(bind).map_err(|_| WcStatus::MwBindErr),
-        _ => env
-            .invalidate_local(RKey(wqe.imm_or_key))
-            .map_err(|_| WcStatus::LocQpOpErr),
-    };
-    result.err().unwrap_or(WcStatus::Success)
 }

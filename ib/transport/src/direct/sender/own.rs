@@ -18,7 +18,7 @@ impl<L: Link> Sender<L> {
             (SendOpcode::BindMw, Some(bind)) if host.bind(self.pd, self.qpn, bind) => {
                 WcStatus::Success
             }
-            _ => WcStatus::MwBindErr,
+            _ => wqe.opcode.local_failure(),
         }
     }
 

@@ -414,7 +414,7 @@ fn windows_are_bound_and_invalidated_in_posting_order() {
     });
     pair.settle(5);
     let last: Vec<_> = pair.a.statuses()[2..].to_vec();
-    assert_eq!(last, [(3, WcStatus::Success), (4, WcStatus::MwBindErr)]);
+    assert_eq!(last, [(3, WcStatus::Success), (4, WcStatus::LocQpOpErr)]);
 }
 
 #[test]
