@@ -359,7 +359,7 @@ pub struct Renew {
     pub rkey: U32,
     /// 0, or the error class with which the message ends.
     pub class: U32,
-    /// [`Renew::SOURCE`] or [`Renew::SINK`].
+    /// [`Renew::SOURCE`], [`Renew::SINK`] or [`Renew::LANDING`].
     pub what: U32,
     /// Zero.
     pub zero: U32,
@@ -370,6 +370,8 @@ impl Renew {
     pub const SOURCE: u32 = 1;
     /// The memory is what a CTS named.
     pub const SINK: u32 = 2;
+    /// A receive of the lane was posted there, and is given up: there is no key, only a class.
+    pub const LANDING: u32 = 3;
 }
 
 /// Body of [`Kind::Matched`].

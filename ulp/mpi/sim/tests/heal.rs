@@ -26,6 +26,7 @@ fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
         sum.moves += report.moves;
         sum.silences += report.silences;
         sum.returns += report.returns;
+        sum.given_up += report.given_up;
         sum.left += report.left;
     }
     println!("{sum:?}");
@@ -36,7 +37,13 @@ fn no_seed_breaks_a_law_and_all_there_is_comes_up() {
     for count in [sum.moves, sum.returns, sum.left] {
         assert!(count > 500, "{sum:?}");
     }
-    for count in [sum.records, sum.brief, sum.cancelled, sum.renewed] {
+    for count in [
+        sum.records,
+        sum.brief,
+        sum.cancelled,
+        sum.renewed,
+        sum.given_up,
+    ] {
         assert!(count > 50, "{sum:?}");
     }
     assert!(sum.silences > 20, "{sum:?}");

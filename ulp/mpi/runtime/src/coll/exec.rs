@@ -5,6 +5,7 @@
 //! the same, and several may be under way.
 //! All messages of one bear its number as tag, in the communicator's second context; messages between two ranks match in order.
 
+use super::let_go::SETTLING;
 use super::rounds::Calls;
 use super::shape::Shape;
 use super::state::Mpi;
@@ -20,6 +21,7 @@ use crate::p2p::runtime::Runtime;
 use ferriband_mpi_coll::{Group, Peer, Schedule, Step};
 use ferriband_mpi_proto::matching;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What combines two ranges of elements: the left one, and the right one that becomes the result.
 pub enum Combine {
@@ -123,8 +125,8 @@ pub struct Execution {
     running: Vec<Running>,
     left: usize,
     error: i32,
-    /// It cannot go on, and waits for the messages that an adapter still moves from or to the program's memory.
-    is_given_up: bool,
+    /// Since when it cannot go on, and waits for the messages that an adapter still moves from or to the program's memory.
+    given_up: Option<Instant>,
 }
 
 /// A message under way.
@@ -186,7 +188,7 @@ impl Mpi {
             running: Vec::new(),
             left: nodes.len(),
             error: MPI_SUCCESS,
-            is_given_up: false,
+            given_up: None,
             waiting,
             prepared,
         };
@@ -205,11 +207,14 @@ impl Mpi {
         }
         let (mut did, mut at) = (false, 0);
         while let Some(execution) = self.coll.executions.get_mut(at) {
-            if execution.is_given_up && execution.has_settled(&mut self.p2p) {
-                let execution = self.coll.executions.swap_remove(at);
-                self.bury_execution(execution);
-                did = true;
-                continue;
+            if let Some(since) = execution.given_up {
+                execution.end_late(&mut self.p2p, since);
+                if execution.has_settled(&mut self.p2p) {
+                    let execution = self.coll.executions.swap_remove(at);
+                    self.bury_execution(execution);
+                    did = true;
+                    continue;
+                }
             }
             match execution.advance(&mut self.p2p, &mut self.coll.calls) {
                 Ok(Life::Over) => {
@@ -259,7 +264,7 @@ impl Mpi {
     #[cold]
     pub fn give_up(&mut self, mut execution: Execution, error: MpiError) -> MpiError {
         execution.error = error.class;
-        execution.is_given_up = true;
+        execution.given_up = Some(Instant::now());
         for request in execution.running.iter().map(|one| one.request) {
             match self.point.requests[request].work {
                 _ if self.point.requests[request].done => (),
@@ -292,7 +297,7 @@ impl Mpi {
         let comms = &self.p2p.point.objects.comms;
         let (over, left) = std::mem::take(&mut self.coll.executions)
             .into_iter()
-            .partition::<Vec<_>, _>(|one| comms[one.comm].broken && !one.is_given_up);
+            .partition::<Vec<_>, _>(|one| comms[one.comm].broken && one.given_up.is_none());
         self.coll.executions = left;
         for execution in over {
             let error = self.point.not_whole(execution.comm);
@@ -324,7 +329,7 @@ impl Mpi {
     #[cold]
     pub fn give_up_request(&mut self, request: u32, class: i32) {
         let mut all = self.coll.executions.iter();
-        let found = all.position(|one| one.request == request && !one.is_given_up);
+        let found = all.position(|one| one.request == request && one.given_up.is_none());
         if let Some(at) = found {
             let execution = self.coll.executions.swap_remove(at);
             self.give_up(execution, MpiError::new(class));
@@ -372,19 +377,34 @@ impl Execution {
         self.running.retain_mut(|one| {
             runtime.forget_unread(one.request);
             let is_over = runtime.point.requests[one.request].done;
-            if is_over {
-                runtime.point.requests.slab.remove(one.request);
+            let is_off = is_over || runtime.is_thrown_away(one.request);
+            if is_off {
+                if is_over {
+                    runtime.point.requests.slab.remove(one.request);
+                } else {
+                    runtime.point.requests[one.request].freed = true;
+                }
                 // As the other memory of its own: a peer that does not know yet may read it.
                 std::mem::forget(one.bounce.take());
             }
-            !is_over
+            !is_off
         });
         self.running.is_empty()
     }
 
+    /// Those of its messages that their peers have not ended for long are given up: these may compute.
+    #[cold]
+    fn end_late(&mut self, runtime: &mut Runtime, since: Instant) {
+        if since.elapsed() > SETTLING {
+            for one in &self.running {
+                runtime.give_up_bytes(one.request);
+            }
+        }
+    }
+
     /// Begins and completes what can be.
     fn advance(&mut self, runtime: &mut Runtime, calls: &mut Calls) -> Outcome<Life> {
-        if self.is_given_up {
+        if self.given_up.is_some() {
             return Ok(Life::Waits);
         }
         let mut moved = false;

@@ -9,8 +9,8 @@ use crate::job::rounds::Rounds;
 use crate::p2p::request::Work;
 use std::time::{Duration, Instant};
 
-/// How long a call that has failed waits for a message that is under way to its memory.
-const SETTLING: Duration = Duration::from_millis(200);
+/// How long a call that has failed waits for messages that are under way from or to its memory.
+pub(super) const SETTLING: Duration = Duration::from_millis(200);
 
 impl Mpi {
     /// A call has failed that waited for this request of its own: nothing is to come to the
@@ -22,24 +22,28 @@ impl Mpi {
         self.abandon(request);
     }
 
-    /// Waits until nothing is moved any more from or to the memory of a request, which its sender
-    /// or receiver has met. Not for long: then the connection is broken, or what still comes goes
-    /// elsewhere.
+    /// Waits until nothing is moved any more from or to the memory of a request. Not for long: then
+    /// its messages are given up, which does not wait for their peers.
     fn settle(&mut self, request: u32) {
         self.give_up_request(request, MPI_ERR_PROC_ABORTED);
-        let begun = Instant::now();
+        let is_whole = self.point.requests[request].work == Work::Collective;
+        let (begun, mut is_given_up) = (Instant::now(), false);
         while !self.point.requests[request].done {
-            let parts = match self.point.requests[request].work {
-                Work::Collective => self.parts(request),
-                work if work.is_placing() => vec![request],
-                _ => return,
+            let mut parts = match is_whole {
+                true => self.parts(request),
+                false => vec![request],
             };
-            if begun.elapsed() > SETTLING {
+            parts.retain(|part| self.holds_memory(*part));
+            if parts.is_empty() && (is_given_up || !is_whole) {
+                return;
+            }
+            if !is_given_up && begun.elapsed() > SETTLING {
+                is_given_up = true;
                 for part in parts {
-                    self.cut(part);
+                    self.give_up_bytes(part);
                 }
                 let _ = self.advance();
-                return;
+                continue;
             }
             // What else fails is found out by other calls.
             let _ = self.round_all();

@@ -4,7 +4,6 @@
 use crate::constants::MPI_ERR_REQUEST;
 use crate::errors::{MpiError, Outcome, broken};
 use crate::ground::context::COLLECTIVE;
-use crate::ground::memory::Buffer;
 use crate::handle::NOBODY;
 use crate::p2p::due::Due;
 use crate::p2p::persistent::Bound;
@@ -52,6 +51,11 @@ impl Point {
         };
         let (_, request) = entry.recalled.swap_remove(at);
         if answer.found.get() == 0 {
+            return Ok(());
+        }
+        if request == NOBODY {
+            // It was given up meanwhile: its receiver will say nothing more of it.
+            self.due.push_back(Due::TakenBack(peer, seq));
             return Ok(());
         }
         entry.synchronous.retain(|(sent, _)| *sent != seq);
@@ -160,35 +164,6 @@ impl Runtime {
             self.point.requests.slab.remove(request);
         } else {
             self.point.requests[request].freed = true;
-        }
-    }
-
-    /// Ends what moves bytes from or to the memory of a request: the connection, or what still
-    /// comes goes elsewhere.
-    #[cold]
-    pub fn cut(&mut self, request: u32) {
-        let entry = &self.point.requests[request];
-        if entry.done || !entry.work.is_placing() {
-            return;
-        }
-        let peer = entry.peer;
-        let why = "a call failed while its message was under way";
-        if !self.transports.cut(peer, why) {
-            self.divert(request);
-        } else if !self.point.peers[peer as usize].lost {
-            self.lose(peer);
-        }
-    }
-
-    /// What still comes for a receive goes to memory that nobody has. If there is none for that,
-    /// there is no other way than the program's.
-    fn divert(&mut self, request: u32) {
-        let entry = &mut self.point.requests[request];
-        if let Work::Pieces { expected, .. } = entry.work
-            && let Some(mut nowhere) = Buffer::try_new(expected as usize)
-        {
-            entry.sink = nowhere.sink();
-            std::mem::forget(nowhere);
         }
     }
 

@@ -45,6 +45,8 @@ pub enum Due {
     Whole(Token),
     /// A send has been taken back.
     Cancelled(Token),
+    /// A message that was given up has been taken back by its receiver: its number.
+    TakenBack(u32, u32),
     /// A request is over that is a part of another one, or that nobody will ask for.
     Over(Token),
     /// A rank of the world says this about failures: tag and context of its word, and the word.
@@ -132,6 +134,10 @@ impl Runtime {
                 if let Some(send) = self.point.requests.unfinished(send) {
                     self.cancelled(send);
                 }
+                Ok(())
+            }
+            Due::TakenBack(peer, seq) => {
+                self.transports.has_taken_back(peer, seq);
                 Ok(())
             }
             Due::Over(request) => {

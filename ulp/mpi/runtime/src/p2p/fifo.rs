@@ -85,6 +85,10 @@ impl Runtime {
                 let name = self.point.requests.token(request);
                 self.transports.has_told_key(token, name, seq);
             }
+            Work::Landing => {
+                let name = self.point.requests.token(request);
+                self.transports.has_told_key(token, name, seq);
+            }
             _ => (),
         }
     }

@@ -15,6 +15,7 @@ pub mod due;
 pub mod family;
 pub mod faults;
 pub mod fifo;
+pub mod give_up;
 pub mod interrupt;
 pub mod loss;
 pub mod partitioned;

@@ -77,7 +77,9 @@ impl Point {
             {
                 *received += length;
                 let is_whole = received >= expected;
-                bytes.copy_to(&entry.sink.part(at as usize, bytes.len()));
+                if !entry.sink.is_empty() {
+                    bytes.copy_to(&entry.sink.part(at as usize, bytes.len()));
+                }
                 if is_whole {
                     let receive = self.requests.slab.token(request);
                     self.due.push_back(Due::Whole(receive));

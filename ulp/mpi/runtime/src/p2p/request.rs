@@ -63,16 +63,6 @@ pub enum Work {
     Nothing,
 }
 
-impl Work {
-    /// Whether bytes of a message are being moved from or to the program's memory.
-    pub fn is_placing(self) -> bool {
-        matches!(
-            self,
-            Self::Pieces { .. } | Self::Moving { .. } | Self::Landing
-        )
-    }
-}
-
 /// A request.
 pub struct Request {
     /// What it does.

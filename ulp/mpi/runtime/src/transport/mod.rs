@@ -333,6 +333,30 @@ impl Transports {
         }
     }
 
+    /// A call that waited for the message of `token`, from `peer` or to it, has failed, and the
+    /// message ends with this class at both sides: [`Told::Ended`] says when nothing reads or writes
+    /// its memory any more. False if the connection is not made anew, or there is none.
+    #[cold]
+    pub fn give_up(&mut self, peer: u32, token: Token, class: i32) -> bool {
+        match self.by(peer) {
+            Ok(By::Device(net, _)) => net.give_up(peer, token, class),
+            Ok(By::Memory(..)) | Err(_) => false,
+        }
+    }
+
+    /// `peer` has taken back message `seq`, which was given up: it says nothing more of it.
+    #[cold]
+    pub fn has_taken_back(&mut self, peer: u32, seq: u32) {
+        if let Some(net) = &mut self.net {
+            net.has_taken_back(peer, seq);
+        }
+    }
+
+    /// Whether `rank` is reached by a device.
+    pub fn is_by_device(&self, rank: u32) -> bool {
+        self.reached[rank as usize].is_by_device()
+    }
+
     /// Whether a rank of this host has left MPI: it reads nothing, and answers nothing.
     pub fn has_left(&self, rank: u32) -> bool {
         let host = self.host.as_ref();

@@ -214,7 +214,12 @@ impl World {
                 self.fail(remote)?;
                 return self.fail(at);
             }
-            _ => self.queue_pairs[remote].limbo.push_back(Op::Part(part)),
+            _ => {
+                if part.how == How::Write {
+                    self.letters.read(part.letter, part.chunk)?;
+                }
+                self.queue_pairs[remote].limbo.push_back(Op::Part(part));
+            }
         }
         self.ranks[owner]
             .completions

@@ -133,6 +133,11 @@ impl World {
         }
         lane.landed = next_landing(lane.landed);
         lane.is_news = true;
+        self.link(me, peer).offers.remove(&letter);
+        let one = &self.letters.0[letter];
+        if one.given_up[1] && one.is_received {
+            return Ok(());
+        }
         self.letters.received(letter, !is_whole, "M1")
     }
 }

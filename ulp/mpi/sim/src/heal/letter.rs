@@ -24,8 +24,8 @@ pub struct Letter {
     pub bad: Option<usize>,
     /// Its sender has asked for it back.
     pub is_recalled: bool,
-    /// Its receiver has given it up.
-    pub is_given_up: bool,
+    /// Its sender has given it up, and its receiver.
+    pub given_up: [bool; 2],
     is_taken: bool,
     is_met: bool,
     pub is_sent: bool,
@@ -69,7 +69,7 @@ impl Letters {
             parts,
             bad,
             is_recalled: false,
-            is_given_up: false,
+            given_up: [false; 2],
             is_taken: false,
             is_met: false,
             is_sent: false,
@@ -177,7 +177,7 @@ impl Letters {
     fn error(&mut self, id: usize, is_error: bool) -> Outcome {
         let one = &mut self.0[id];
         one.has_error |= is_error;
-        if is_error && one.bad.is_none() && !one.is_given_up {
+        if is_error && one.bad.is_none() && one.given_up == [false; 2] {
             return Err(format!(
                 "H7: message {id} ends with an error that is not its own"
             ));

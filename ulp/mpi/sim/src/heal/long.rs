@@ -28,6 +28,13 @@ impl World {
                 self.link(me, from).fifo.push_back(Body::Matched(letter));
                 return Ok(true);
             }
+            Way::Read if held.is_over => {
+                let is_error = true;
+                self.letters.received(letter, is_error, "M1")?;
+                let fin = Body::Fin { letter, is_error };
+                self.link(me, from).fifo.push_back(fin);
+                return Ok(true);
+            }
             Way::Read => {
                 self.begin(me, from, Moving::Read, 0, held);
                 return Ok(true);
@@ -64,6 +71,7 @@ impl World {
         told: Number,
     ) -> Outcome {
         let is_void = self.link(me, peer).keys.are_void(told) && !self.is(Fault::OldKey);
+        let is_over = false;
         match to {
             To::Key(key) => {
                 let kind = if self.rng.chance(300) {
@@ -72,7 +80,18 @@ impl World {
                     Moving::Write
                 };
                 let key = Some(key).filter(|_| !is_void);
-                self.begin(me, peer, kind, 0, Held { letter, told, key });
+                self.begin(
+                    me,
+                    peer,
+                    kind,
+                    0,
+                    Held {
+                        letter,
+                        told,
+                        key,
+                        is_over,
+                    },
+                );
             }
             To::Lane(number) => {
                 let lane = &mut self.link(me, peer).lane;
@@ -84,7 +103,15 @@ impl World {
                     ));
                 }
                 let key = None;
-                self.begin(me, peer, Moving::Lane, number, Held { letter, told, key });
+                // Its receiver may have ended it before.
+                let is_over = self.letters.0[letter].is_sent;
+                let held = Held {
+                    letter,
+                    told,
+                    key,
+                    is_over,
+                };
+                self.begin(me, peer, Moving::Lane, number, held);
             }
             To::Pieces => {
                 let parts = self.letters.0[letter].parts;
@@ -96,7 +123,12 @@ impl World {
     }
 
     fn begin(&mut self, me: usize, peer: usize, kind: Moving, lane: u32, of: Held) {
-        let Held { letter, told, key } = of;
+        let Held {
+            letter,
+            told,
+            key,
+            is_over,
+        } = of;
         let length = match kind {
             Moving::Lane => 1,
             _ => self.letters.0[letter].parts,
@@ -116,7 +148,7 @@ impl World {
             told,
             key,
             keys,
-            is_error: false,
+            is_error: is_over,
         };
         link.transfers.insert(id, transfer);
         link.moving.push_back(id);
@@ -267,7 +299,8 @@ impl World {
         if self.letters.0[letter].from == me {
             return self.letters.sent(letter, is_error);
         }
-        if self.letters.0[letter].is_given_up {
+        let one = &self.letters.0[letter];
+        if one.given_up[1] && one.is_received {
             return Ok(());
         }
         self.letters.received(letter, is_error, "H5")
@@ -312,85 +345,25 @@ impl World {
         }
     }
 
-    /// RENEW: the peer's memory for a message has this key now.
+    /// RENEW: the peer's memory for a message has this key now; none: the message is over.
     pub fn renewed(&mut self, me: usize, peer: usize, letter: usize, key: Option<u16>) -> Outcome {
         let link = self.link(me, peer);
+        let held = link.held.iter_mut().find(|one| one.letter == letter);
+        if let Some(one) = held {
+            (one.key, one.is_over) = (key, key.is_none());
+        }
         if key.is_none() {
             let mut transfers = link.transfers.iter();
             let found = transfers.find(|(_, one)| one.letter == letter);
-            let Some((id, fin)) = found.map(|(id, one)| (*id, one.fin)) else {
-                return Ok(());
-            };
-            link.transfers.remove(&id);
-            if fin.is_none() {
-                // Its owner waits for a word of it.
-                let is_error = true;
-                link.fifo.push_back(Body::Fin { letter, is_error });
-            }
-            return self.letters.sent(letter, true);
+            let found = found.map(|(id, _)| *id);
+            return found.map_or(Ok(()), |id| self.at_fault(me, peer, id));
         }
         let transfers = link.transfers.values_mut();
         let moving = transfers.filter(|one| one.letter == letter);
         for one in moving {
             one.key = key;
         }
-        let held = link.held.iter_mut();
-        for one in held.filter(|one| one.letter == letter) {
-            one.key = key;
-        }
         self.report.renewed += 1;
-        Ok(())
-    }
-
-    /// The program gives up a receive to whose memory bytes are on their way, now and then: the
-    /// connection is broken, so that none comes later.
-    pub fn give_up(&mut self, me: usize, peer: usize) {
-        let link = &self.ranks[me].links[peer];
-        if !link.session.is_up() || self.is_quiet() || !self.rng.chance(self.plan.given_up) {
-            return;
-        }
-        let link = &self.ranks[me].links[peer];
-        let is_sink = |letter: &usize| self.letters.0[*letter].to == me;
-        let offered = link.offers.keys().copied().find(is_sink);
-        let mut reads = link.transfers.values();
-        let read = reads.find(|one| one.kind == Moving::Read);
-        let Some(letter) = offered.or(read.map(|one| one.letter)) else {
-            return;
-        };
-        if let Some(at) = link.queue_pair {
-            self.laws.spoil(&self.queue_pairs[at]);
-        }
-        let now = self.now;
-        let link = self.link(me, peer);
-        link.given_up.push(letter);
-        let life = link.session.epoch();
-        link.session.handle_failure(life, Cause::Withdrawn, now);
-    }
-
-    /// Behind a fence a receive that was given up is over. What the peer knows of its memory is
-    /// void with all keys of the peer's.
-    pub fn end_given_up(&mut self, me: usize, peer: usize) -> Outcome {
-        let all = std::mem::take(&mut self.link(me, peer).given_up);
-        for letter in all {
-            let one = &mut self.letters.0[letter];
-            if one.is_received {
-                continue;
-            }
-            one.is_given_up = true;
-            self.letters.received(letter, true, "M1")?;
-            let link = self.link(me, peer);
-            let before = link.transfers.len();
-            link.transfers.retain(|_, one| one.letter != letter);
-            if link.transfers.len() < before {
-                let is_error = true;
-                link.fifo.push_back(Body::Fin { letter, is_error });
-            } else if let Some(offer) = link.offers.get_mut(&letter) {
-                offer.is_over = true;
-            }
-            if !self.is(Fault::GivenUpWithKey) {
-                self.rekey(me, peer);
-            }
-        }
         Ok(())
     }
 
@@ -403,16 +376,16 @@ impl World {
             Body::Data(letter) if self.letters.0[letter].way == Way::Eager => {
                 self.letters.sent(letter, false)?;
             }
-            Body::Rts(letter, Way::Read, _) | Body::Cts(letter, To::Key(_), _) => {
+            Body::Rts(letter, Way::Read, _) | Body::Cts(letter, To::Key(_) | To::Lane(_), _) => {
                 let is_over = false;
-                link.offers.insert(
-                    letter,
-                    Offer {
-                        told,
-                        keys,
-                        is_over,
-                    },
-                );
+                let lands = matches!(body, Body::Cts(_, To::Lane(_), _));
+                let offer = Offer {
+                    told,
+                    keys,
+                    is_over,
+                    lands,
+                };
+                link.offers.insert(letter, offer);
             }
             Body::Fin { letter, .. } => {
                 let transfers = link.transfers.values_mut();

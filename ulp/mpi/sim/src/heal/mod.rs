@@ -5,7 +5,8 @@
 //! [`rails`]); queue pairs that fail at either end, what they have acknowledged and not placed
 //! ([`carry`]), and datagrams that are lost, doubled, late and old ([`wire`]); what a rank does
 //! ([`turn`], [`take`], [`push`], [`steps`]); the carriers of a message: SENDs and bundles, records
-//! ([`block`]), read, written and in pieces ([`long`]), by the lane ([`lane`]); what must hold
+//! ([`block`]), read, written and in pieces ([`long`]), by the lane ([`lane`]); those that are given
+//! up ([`given_up`]); what must hold
 //! ([`laws`], [`letter`], [`end`]); programs and faults ([`plan`]), and what is broken on purpose
 //! ([`plants`]). Sessions, logs and datagrams are those of `ferriband-heal`, records, envelopes and
 //! replays those of `ferriband-mpi-proto`. Must not know: how these decide.
@@ -22,6 +23,7 @@ mod carry;
 mod device;
 mod end;
 mod fabric;
+mod given_up;
 mod lane;
 mod laws;
 mod letter;
@@ -85,6 +87,8 @@ pub struct Report {
     pub silences: u64,
     /// Returns to a better path.
     pub returns: u64,
+    /// Messages that were given up.
+    pub given_up: u64,
     /// Ranks that have finalised and left.
     pub left: u64,
 }

@@ -78,7 +78,7 @@ pub struct Plan {
     pub busy: u64,
     /// Long messages whose memory is not there, of a thousand.
     pub faulty: u64,
-    /// Turns in which a receive is given up, of a thousand.
+    /// Turns in which a message is given up, of a thousand.
     pub given_up: u64,
     /// How long an adapter tries at most.
     pub tries_ns: u64,
@@ -120,7 +120,7 @@ impl Plan {
             block: block([3, 3, 3, 0, 1, 2][rng.below(6) as usize]),
             open_after: [1, 1, 4][rng.below(3) as usize],
             busy: [0, 0, 200][rng.below(3) as usize],
-            given_up: [0, 0, 2][rng.below(3) as usize],
+            given_up: [0, 0, 4][rng.below(3) as usize],
             faulty: [0, 0, 100][rng.below(3) as usize],
             tries_ns: [5 * MILLISECOND, 300 * MILLISECOND, 4 * SECOND][rng.below(3) as usize],
         };

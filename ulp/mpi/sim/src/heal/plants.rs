@@ -79,7 +79,7 @@ pub enum Fault {
     MessageFirst,
     /// 37: keys are void up to the last number of each heal.
     SentAnew,
-    /// 38: a receive is given up, and the peer's key to its memory stays good.
+    /// 38: a receive that is written is given up, and the peer's key to its memory stays good.
     GivenUpWithKey,
     /// 39: an adapter is back without probes.
     BackUnproven,
@@ -95,11 +95,19 @@ pub enum Fault {
     EventBelieved,
     /// 45: what was sent again is not told.
     BytesUntold,
+    /// 46: a receive of the lane is given up, and its sender is not told.
+    LandingUntold,
+    /// 47: a send is given up, and goes again.
+    SentAgain,
+    /// 48: a send that is read is given up, and the peer's key to its memory stays good.
+    SourceWithKey,
+    /// 49: a life begins with keys that became void behind the word of it.
+    ConnectsStale,
 }
 
 impl Fault {
     /// All that are found.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 48] = [
         Self::NoFence,
         Self::WordBeforeDrain,
         Self::FromLastAck,
@@ -144,13 +152,18 @@ impl Fault {
         Self::OldCard,
         Self::EventBelieved,
         Self::BytesUntold,
+        Self::LandingUntold,
+        Self::SentAgain,
+        Self::SourceWithKey,
+        Self::ConnectsStale,
     ];
 
     /// The laws that find it, by the first letters of what a failure says.
     pub const fn laws(self) -> &'static [&'static str] {
         match self {
             Self::NoFence | Self::WordBeforeDrain | Self::BusyBelieved => &["H1"],
-            Self::FromLastAck | Self::GivenUpWithKey => &["H4"],
+            Self::FromLastAck | Self::GivenUpWithKey | Self::LandingUntold => &["H4"],
+            Self::SentAgain | Self::SourceWithKey | Self::ConnectsStale => &["H4"],
             // Bytes come for what is over, or have not come.
             Self::OldCompletion => &["H4", "M1"],
             Self::FinFirst | Self::OldKey | Self::FifoKeepsKeys | Self::KeysStay => &["H5"],

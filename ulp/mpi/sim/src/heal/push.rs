@@ -236,6 +236,7 @@ impl World {
     pub fn rekey(&mut self, me: usize, peer: usize) {
         let keeps = self.is(Fault::FifoKeepsKeys);
         let link = self.link(me, peer);
+        link.voids_keys = false;
         link.own_keys = link.own_keys.wrapping_add(1);
         let generation = link.own_keys;
         link.keyed = link.sent;

@@ -43,15 +43,20 @@ pub struct Held {
     pub letter: usize,
     pub told: Number,
     pub key: Option<u16>,
+    /// Its sender has given it up.
+    pub is_over: bool,
 }
 
-/// A key that the peer was told: with which message, and its generation then.
+/// A key that the peer was told, or the receive of a lane: with which message, and the generation of
+/// keys then.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     pub told: Number,
     pub keys: u16,
     /// The program has given it up.
     pub is_over: bool,
+    /// It is to land: there is no key.
+    pub lands: bool,
 }
 
 /// The connection to one peer.
@@ -115,8 +120,10 @@ pub struct Link {
     pub next_transfer: u32,
     pub held: Vec<Held>,
     pub offers: BTreeMap<usize, Offer>,
-    /// Receives that the program gives up, although bytes may be on their way to them.
+    /// Messages that the program gives up, although bytes may be on their way.
     pub given_up: Vec<usize>,
+    /// Keys that the peer knows are to be void before the next life begins.
+    pub voids_keys: bool,
     /// What is known of the peer's keys; generation of the own ones, and the last number before.
     pub keys: Keys,
     pub own_keys: u16,
@@ -172,6 +179,7 @@ impl Link {
             held: Vec::new(),
             offers: BTreeMap::new(),
             given_up: Vec::new(),
+            voids_keys: false,
             keys: Keys::default(),
             own_keys: 0,
             keyed: sent,
@@ -212,7 +220,9 @@ impl Link {
             told: one.told,
             ..nothing
         });
-        let offers = self.offers.iter().map(|(letter, one)| Under {
+        let offers = self.offers.iter();
+        let offers = offers.filter(|(_, one)| !one.lands || one.is_over);
+        let offers = offers.map(|(letter, one)| Under {
             transfer: *letter as u32,
             kind: Moving::Offered,
             told: one.told,

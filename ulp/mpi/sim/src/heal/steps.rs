@@ -227,6 +227,8 @@ impl World {
                 self.report.moves += 1;
                 self.rekey(me, peer);
             }
+        } else if self.ranks[me].links[peer].voids_keys {
+            self.rekey(me, peer);
         }
         let from = self.spot(me, adapter, port.max(1));
         let at = self.new_queue_pair(me, peer, from);
@@ -266,6 +268,9 @@ impl World {
         let at = self.link(me, peer).queue_pair.expect("one was made");
         let remote = end.qpn as usize - 1;
         let is_refused = !self.is_quiet() && self.rng.chance(self.plan.refusals);
+        // The peer was told keys that are void since.
+        let is_stale = self.ranks[me].links[peer].voids_keys && !self.is(Fault::ConnectsStale);
+        let is_refused = is_refused || is_stale;
         let path = self.ranks[me].links[peer].paths.get(by).copied();
         let from = self.queue_pairs[at].from;
         let is_of = |path: &ferriband_heal::Path| {

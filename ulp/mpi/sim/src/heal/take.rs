@@ -223,7 +223,13 @@ impl World {
             }
             return Ok(());
         }
-        let held = Held { letter, told, key };
+        let is_over = false;
+        let held = Held {
+            letter,
+            told,
+            key,
+            is_over,
+        };
         self.link(me, from).held.push(held);
         Ok(())
     }

@@ -188,7 +188,7 @@ impl World {
             did |= self.meet_one(me, peer)?;
             did |= self.tend_lane(me, peer);
             self.recall(me, peer);
-            self.give_up(me, peer);
+            self.give_up(me, peer)?;
         }
         Ok(did)
     }

@@ -94,6 +94,10 @@ impl Net {
             transfer.length = 0;
             return None;
         }
+        let at = transfer.peer as usize;
+        if let Some(link) = self.links[at].as_deref_mut() {
+            link.long.moving.retain(|moving| *moving != index);
+        }
         let Transfer {
             peer,
             token,

@@ -130,6 +130,14 @@ impl Lane {
         };
     }
 
+    /// A message that is to land is given up: nothing but the class of why comes for it.
+    pub fn throw_away(&mut self, receive: Token) {
+        let found = self.landing.iter_mut().find(|one| one.0 == receive);
+        if let Some((_, length)) = found {
+            *length = 0;
+        }
+    }
+
     /// The number of the last receive that is over: what the peer is told. From here on it is.
     pub fn tell_landed(&mut self) -> u32 {
         self.is_news = false;
@@ -419,7 +427,9 @@ impl Net {
                 continue;
             };
             let elements = [offer.range.element(0, length as u32)];
-            qp.post_recv(&mut RecvWr::new(id, &elements))?;
+            // The memory of one that is given up is none of ours.
+            let elements = &elements[..usize::from(offer.class == 0)];
+            qp.post_recv(&mut RecvWr::new(id, elements))?;
         }
         let (qpn, psn) = (qp.number().0, first_psn(qp.number().0));
         let lane = &mut self.link(peer).long.lane;

@@ -308,6 +308,8 @@ impl Net {
         link.wire.session.handle_peer(PeerNews::Dead, now);
         link.wire.replay = None;
         link.long.lane.lose();
+        self.forget_given_up(peer);
+        let link = self.link(peer);
         link.long.moving.clear();
         link.words.clear();
         (link.fast.out, link.fast.gate, link.fast.lull) = Default::default();

@@ -2,7 +2,7 @@
 //! what the last messages said, long messages, and those that go together.
 
 use super::channel::Outbound;
-use super::heal::{Fence, KeysTold, Refused, Replay, Watched, Way};
+use super::heal::{Fence, GivenUp, KeysTold, Refused, Replay, Watched, Way};
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
@@ -142,6 +142,8 @@ pub struct Long {
     pub lane: Lane,
     /// What this side has told of keys, and the peer.
     pub told: KeysTold,
+    /// Those that are given up.
+    pub given_up: GivenUp,
     /// READs that may be under way.
     pub most_reads: u32,
 }

@@ -314,6 +314,10 @@ impl Net {
     #[cold]
     pub fn forget(&mut self, peer: u32) {
         let now = self.connect.now();
+        if self.links[peer as usize].is_none() {
+            return;
+        }
+        self.forget_given_up(peer);
         let Some(link) = self.links[peer as usize].as_deref_mut() else {
             return;
         };

@@ -83,6 +83,11 @@ impl Course {
         }
     }
 
+    /// Whether no request of it is under way.
+    pub(super) fn is_still(&self) -> bool {
+        self.pending == 0
+    }
+
     /// A request has completed.
     pub(super) fn has_moved(&mut self, bytes: u32) {
         self.done += u64::from(bytes);

@@ -11,7 +11,7 @@ use crate::trace;
 use crate::transport::contract::{Deliver, Roster, Verdict, body_of, write_down};
 use ferriband_ibv::{Srq, VerbsError, Wc};
 use ferriband_mpi_proto::brief::Pattern;
-use ferriband_mpi_proto::envelope::{ACKNOW, ENVELOPE, Envelope, Kind};
+use ferriband_mpi_proto::envelope::{ACKNOW, ENVELOPE, Envelope, Fin, Kind};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -386,6 +386,10 @@ impl Net {
         }
         match envelope.kind {
             Kind::Cts | Kind::Fin => {
+                if envelope.kind == Kind::Fin && self.link(from).long.given_up.is_any() {
+                    let fin: Fin = body_of(from, body)?;
+                    self.has_heard_end(from, fin.request.get());
+                }
                 let verdict = lent.to.eager(from, envelope, body)?;
                 lent.is_stopped |= verdict == Verdict::Stop;
                 Ok(())

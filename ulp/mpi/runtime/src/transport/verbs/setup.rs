@@ -231,6 +231,10 @@ impl Net {
         end: &Endpoint,
         by: PathId,
     ) -> Result<(), u32> {
+        if self.link(peer).long.given_up.voids_keys() {
+            // The peer was told keys that are void since: it is asked again.
+            return Err(libc::EAGAIN.unsigned_abs());
+        }
         let wire = &self.link(peer).wire;
         // The table was read anew, and the path is no more, or another one has its number.
         let path = wire.paths.get(by).copied();

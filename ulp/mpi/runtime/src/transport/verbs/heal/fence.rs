@@ -298,6 +298,8 @@ impl Net {
         link.long.reads = 0;
         link.long.moving.clear();
         link.long.lane.fence();
+        self.end_given_up(peer);
+        let link = self.link(peer);
         (link.acks.is_log_full, link.acks.pending) = Default::default();
         link.acks.asked = None;
         let acknowledged = link.acks.log.acknowledged();

@@ -2,7 +2,8 @@
 //!
 //! Owns: the steps of sessions ([`ferriband_heal::Session`]) and which of them need attention, the
 //! fence between two lives ([`fence`]), what is sent again behind it ([`replay`]), the adapters
-//! ([`rails`]), which keys peers know ([`renew`]), and the datagrams of sessions ([`say`]).
+//! ([`rails`]), which keys peers know ([`renew`]), messages that are given up ([`withdraw`]), and
+//! the datagrams of sessions ([`say`]).
 //! Steps are taken where no completion is in hand, so that none belongs to a later life than the
 //! one that it is looked at in. Must not know: what a message says. The design is
 //! docs/design/heal.md.
@@ -20,6 +21,7 @@ mod replay;
 mod report;
 mod say;
 mod thread;
+mod withdraw;
 
 use super::Net;
 use super::link::{Link, Wire};
@@ -38,6 +40,7 @@ pub use renew::KeysTold;
 pub use replay::Replay;
 pub use say::Way;
 pub use thread::Watch;
+pub use withdraw::GivenUp;
 
 /// Pauses between two looks at the card of a peer that is not heard, doubled.
 const READ_NS: u64 = 50_000_000;

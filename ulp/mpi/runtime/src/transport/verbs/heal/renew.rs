@@ -110,6 +110,9 @@ impl Net {
         let before = wire.keyed_on;
         if before == to {
             wire.on = Some(adapter);
+            if self.link(peer).long.given_up.voids_keys() {
+                self.count_keys_on(peer);
+            }
             return Ok(());
         }
         if before.is_some()
@@ -121,9 +124,16 @@ impl Net {
         }
         let link = self.link(peer);
         (link.wire.on, link.wire.keyed_on) = (Some(adapter), to);
-        if before.is_none() {
-            return Ok(());
+        if before.is_some() {
+            self.count_keys_on(peer);
         }
+        Ok(())
+    }
+
+    /// All that `peer` knows of keys is void from here on, as the word of the next life says.
+    fn count_keys_on(&mut self, peer: u32) {
+        let link = self.link(peer);
+        link.long.given_up.has_voided_keys();
         let told = &mut link.long.told;
         told.generation = told.generation.wrapping_add(1);
         told.before = link.sent;
@@ -137,7 +147,6 @@ impl Net {
         }
         // What waits to be sent names keys of before.
         self.life.news.push(News::Keys(peer));
-        Ok(())
     }
 
     /// All memory of messages to and from `peer` is made known to another adapter.
@@ -167,7 +176,8 @@ impl Net {
             }
         }
         for offer in self.moves.offers.values_mut() {
-            if offer.peer != peer {
+            // What ends is memory of the program's no more.
+            if offer.peer != peer || offer.class != 0 {
                 continue;
             }
             let purpose = match offer.what {
@@ -199,7 +209,8 @@ impl Net {
     pub(super) fn offered(&self, peer: u32) -> (Vec<Token>, Vec<Under>) {
         let offers = self.moves.offers.iter();
         let told = offers.filter_map(|(token, offer)| {
-            let is_known = offer.peer == peer && offer.what != Kept::Landing;
+            let has_word = offer.what != Kept::Landing || offer.class != 0;
+            let is_known = offer.peer == peer && has_word;
             let (_, seq) = offer.told.filter(|_| is_known)?;
             Some((*token, offer.keys, seq))
         });
@@ -240,7 +251,8 @@ impl Net {
             class: offer.class.cast_unsigned().into(),
             what: match offer.what {
                 Kept::Source => Renew::SOURCE,
-                Kept::Sink | Kept::Landing => Renew::SINK,
+                Kept::Sink => Renew::SINK,
+                Kept::Landing => Renew::LANDING,
             }
             .into(),
             zero: 0.into(),
@@ -263,7 +275,7 @@ impl Net {
             let kind = match one.direction {
                 Direction::Read(_) => Renew::SOURCE,
                 Direction::Write(_) => Renew::SINK,
-                Direction::Lane(_) => return false,
+                Direction::Lane(_) => Renew::LANDING,
             };
             (one.peer, one.name, kind) == (peer, name, what)
         };
@@ -283,7 +295,9 @@ impl Net {
         if class != 0 {
             let ended = self.end_moving(index, class).map(News::Ended);
             self.life.news.extend(ended);
-        } else if let Some(one) = &mut self.moves.transfers[index as usize] {
+        } else if what != Renew::LANDING
+            && let Some(one) = &mut self.moves.transfers[index as usize]
+        {
             (one.remote, one.awaits_key) = (place, false);
         }
         Ok(())
@@ -299,15 +313,16 @@ impl Net {
     ) -> Known {
         self.forget_far_bound(peer);
         let all = &mut self.link(peer).long.told;
-        match all.renewed.remove(&name) {
-            Some(Ok(place)) => return Known::Good(place),
-            Some(Err(class)) => return Known::Over(class),
-            None => (),
-        }
+        let renewed = all.renewed.remove(&name);
+        // Only what was told before is named anew: a name comes again.
         if !all.void.are_void(Number(told)) {
             return Known::Good(place);
         }
-        Known::Void
+        match renewed {
+            Some(Ok(place)) => Known::Good(place),
+            Some(Err(class)) => Known::Over(class),
+            None => Known::Void,
+        }
     }
 
     /// What both have told at a heal is known. Keys of before, of messages that the peer has named
