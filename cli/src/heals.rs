@@ -6,6 +6,7 @@
 
 use crate::failure::Failure;
 use crate::text::{counted, utc};
+use ferriband_admin::{Event, Incident};
 use ferriband_heal::Cause;
 use ferriband_mpi_proto::heals::{self, Note, Outcome, Parts, Way};
 use ferriband_notes as notes;
@@ -29,6 +30,8 @@ pub struct Heal {
     pub is_alive: bool,
     /// Why the connection failed, as the other end says that told this one, if it is here.
     pub there: Option<Cause>,
+    /// What the live fabric said of the path, if it is on one.
+    pub fabric: Option<String>,
 }
 
 /// A path, for programs.
@@ -44,7 +47,8 @@ struct ShownWay<'a> {
 #[derive(Serialize)]
 struct Shown<'a> {
     event: &'static str,
-    /// `healed`, `under_way`, `lost`, or `ended`: its process has ended first.
+    /// `healed`, `under_way`, `lost`, `migrated`: there was no need of one; or `ended`: its process
+    /// has ended first.
     state: &'static str,
     at_ms: u64,
     #[serde(flatten)]
@@ -53,6 +57,9 @@ struct Shown<'a> {
     /// Of a cause `peer`: the other end's.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause_there: Option<&'static str>,
+    /// What the live fabric said of the path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fabric: Option<&'a str>,
     from: ShownWay<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<ShownWay<'a>>,
@@ -87,9 +94,34 @@ pub fn read(directory: &Path) -> Result<(Vec<Heal>, usize), Failure> {
     let heals = notes.iter().map(|note| Heal {
         is_alive: is_alive(note),
         there: cause_there(note, &notes),
+        fabric: None,
         note: note.clone(),
     });
     Ok((heals.collect(), broken))
+}
+
+/// Has each heal know what its adapter has written down of the path at that time, which it asked
+/// the fabric when it gave the path up; and takes those incidents out.
+pub fn join(heals: &mut [Heal], incidents: &mut Vec<Incident>) {
+    incidents.retain(|incident| {
+        let Event::PathLost(lost) = &incident.event else {
+            return true;
+        };
+        let path = (format!("LID {}", lost.from), format!("LID {}", lost.to));
+        let is_of = |heal: &&mut Heal| {
+            let note = &heal.note;
+            let is_path = (&note.from.source, &note.from.destination) == (&path.0, &path.1);
+            let is_then = note.at_ms.abs_diff(incident.at_ms) < ALIKE_MS;
+            note.whose.pid == incident.pid && is_path && is_then
+        };
+        let all = heals.iter_mut().filter(is_of);
+        let nearest = all.min_by_key(|heal| heal.note.at_ms.abs_diff(incident.at_ms));
+        let is_joined = nearest.is_some();
+        if let Some(heal) = nearest {
+            heal.fabric.get_or_insert_with(|| lost.says.clone());
+        }
+        !is_joined
+    });
 }
 
 /// What the other end's line says of a failure that this end was told of.
@@ -183,6 +215,7 @@ impl Heal {
             },
             cause: heals::name(note.cause),
             cause_there: self.there.map(heals::name),
+            fabric: self.fabric.as_deref(),
             from: ShownWay::of(&note.from),
             to: shown_way(&note.to),
             parts,
@@ -201,6 +234,7 @@ impl Heal {
         let whole = format!("{:.3} ms", self.whole_ms());
         let what = match self.state() {
             "healed" => format!("failed and was made anew in {whole}"),
+            "migrated" => "went on by its second path, without a heal".to_owned(),
             "lost" => format!("failed, and the rank was lost after {whole}"),
             "ended" => format!("failed, and the process ended {whole} later at the earliest"),
             _ => format!("has failed and is being made anew since {whole}"),
@@ -223,6 +257,9 @@ impl Heal {
             lines.push(line("refused", note.verb.clone()));
         }
         lines.push(line("path", way_words(&note.from)));
+        if let Some(fabric) = &self.fabric {
+            lines.push(line("fabric", fabric.clone()));
+        }
         if !note.to.adapter.is_empty() {
             let is_same = note.to == note.from;
             let to = if is_same {
@@ -232,16 +269,18 @@ impl Heal {
             };
             lines.push(line("new path", to));
         }
-        let named = Parts::NAMES.iter().zip(note.parts.all());
-        let parts: Vec<String> = named
-            .map(|(name, ns)| format!("{name} {:.3} ms", milliseconds(ns)))
-            .collect();
-        lines.push(line("parts", parts.join(", ")));
-        let tries = counted(u64::from(note.tries), "try", "tries");
-        lines.push(line(
-            "replay",
-            format!("{} bytes were sent again; {tries}", note.bytes),
-        ));
+        if note.outcome != Outcome::Migrated {
+            let named = Parts::NAMES.iter().zip(note.parts.all());
+            let parts: Vec<String> = named
+                .map(|(name, ns)| format!("{name} {:.3} ms", milliseconds(ns)))
+                .collect();
+            lines.push(line("parts", parts.join(", ")));
+            let tries = counted(u64::from(note.tries), "try", "tries");
+            lines.push(line(
+                "replay",
+                format!("{} bytes were sent again; {tries}", note.bytes),
+            ));
+        }
         let mut count = format!(
             "{} of this rank until then",
             counted(note.count, "heal", "heals")
@@ -291,6 +330,7 @@ fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferriband_admin::PathLost;
     use ferriband_mpi_proto::heals::Whose;
 
     fn note(at_ms: u64, outcome: Outcome) -> Note {
@@ -357,6 +397,7 @@ mod tests {
             note: note(0, Outcome::Healed),
             is_alive: false,
             there: None,
+            fabric: None,
         };
         assert_eq!(
             heal.lines().join("\n"),
@@ -392,11 +433,50 @@ mod tests {
     }
 
     #[test]
+    fn what_the_fabric_said_belongs_to_the_heal_of_that_path_and_time() {
+        let incident = |at_ms: u64, pid: u32, to: u16| Incident {
+            at_ms,
+            pid,
+            program: "solver".to_owned(),
+            left_out: 0,
+            event: Event::PathLost(PathLost {
+                from: 3,
+                to,
+                says: "S1 is switched off".to_owned(),
+                ..PathLost::default()
+            }),
+        };
+        let heal = |at_ms: u64| Heal {
+            note: note(at_ms, Outcome::Healed),
+            is_alive: true,
+            there: None,
+            fabric: None,
+        };
+        let mut heals = [heal(5000), heal(5300), heal(9000)];
+        let of_others = [
+            incident(5250, 18, 4),
+            incident(5250, 17, 5),
+            incident(7000, 17, 4),
+        ];
+        let mut incidents = of_others.to_vec();
+        incidents.insert(1, incident(5250, 17, 4));
+        join(&mut heals, &mut incidents);
+        assert_eq!(incidents, of_others);
+        let said = heals.each_ref().map(|heal| heal.fabric.is_some());
+        assert_eq!(said, [false, true, false]);
+        let lines = heals[1].lines();
+        assert!(lines.contains(&"  fabric      S1 is switched off".to_owned()));
+        let json = serde_json::to_value(&heals[1]).expect("JSON");
+        assert_eq!(json["fabric"], "S1 is switched off");
+    }
+
+    #[test]
     fn one_under_way_ends_with_its_process() {
         let mut heal = Heal {
             note: note(0, Outcome::UnderWay),
             is_alive: true,
             there: None,
+            fabric: None,
         };
         assert!(heal.is_under_way() && heal.lines()[0].contains("is being made anew"));
         heal.is_alive = false;

@@ -54,6 +54,7 @@ pub fn command(args: &WhyArgs) -> Result<ExitCode, Failure> {
         )
     })?;
     let (mut heals, unreadable) = heals::read(&directory)?;
+    heals::join(&mut heals, &mut incidents);
     if let Some(pid) = args.pid {
         incidents.retain(|incident| incident.pid == pid);
         heals.retain(|heal| heal.note.whose.pid == pid);
@@ -144,6 +145,8 @@ fn under_way() -> Result<Vec<Heal>, Failure> {
         return Ok(Vec::new());
     };
     let (mut heals, _) = heals::read(&directory)?;
+    let mut incidents = incident::read(&directory).map_or_else(|_| Vec::new(), |(all, _)| all);
+    heals::join(&mut heals, &mut incidents);
     heals.retain(Heal::is_under_way);
     Ok(heals)
 }

@@ -4,8 +4,9 @@ mod fabrics;
 
 use fabrics::*;
 use ferriband_testkit::library_dir;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// A program that is there as long as its test runs.
 struct Program(PathBuf);
@@ -13,8 +14,12 @@ struct Program(PathBuf);
 impl Program {
     /// One that says where its ranks are, and exchanges messages between them.
     fn on_hosts(name: &str) -> Program {
-        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.on_hosts"));
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mpi/on_hosts.c");
+        Program::of("on_hosts", name)
+    }
+
+    fn of(source: &str, name: &str) -> Program {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{source}"));
+        let source = format!("{}/tests/mpi/{source}.c", env!("CARGO_MANIFEST_DIR"));
         let compiled = Command::new(library_dir().join("bin/mpicc"))
             .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
             .arg(&out)
@@ -128,4 +133,229 @@ fn who_names_no_fabric_that_is_up_is_told_how_to_name_one() {
         !refused.status.success() && said.contains("nohost") && !said.contains("is up"),
         "{said}"
     );
+}
+
+/// A job of two ranks, on the first two hosts of a fabric, that exchange messages until they are
+/// told to end.
+struct Job {
+    process: Child,
+    says: BufReader<ChildStdout>,
+    /// It ends when this file is there.
+    end: PathBuf,
+    /// Where it writes down what happens to it.
+    state: PathBuf,
+    _program: Program,
+}
+
+/// What a rank has counted.
+#[derive(Debug, PartialEq, Eq)]
+struct Counted {
+    heals: u64,
+    migrations: u64,
+}
+
+impl Job {
+    fn on(fabric: &Fabric) -> Job {
+        let program = Program::of("goes_on", &fabric.name);
+        let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.state", fabric.name));
+        let _ = std::fs::remove_dir_all(&state);
+        std::fs::create_dir_all(&state).expect("writable");
+        let end = state.join("end");
+        let on = format!("{}/H1,H2", fabric.name);
+        let end_text = end.to_str().expect("text").to_owned();
+        let words = [
+            "mpirun",
+            "-n",
+            "2",
+            "--timeout",
+            "100",
+            "--fabric-hosts",
+            &on,
+        ];
+        let mut process = ferriband(&[&words[..], &[program.path(), &end_text]].concat())
+            .env("XDG_STATE_HOME", &state)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("mpirun runs");
+        let says = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut job = Job {
+            process,
+            says,
+            end,
+            state,
+            _program: program,
+        };
+        job.goes_on();
+        job
+    }
+
+    /// Messages go to and fro: some hundred more.
+    fn goes_on(&mut self) {
+        for _ in 0..3 {
+            let mut line = String::new();
+            self.says.read_line(&mut line).expect("text");
+            assert!(line.starts_with("round "), "{line}");
+        }
+    }
+
+    /// It ends well; what its ranks have counted.
+    fn end(mut self) -> [Counted; 2] {
+        std::fs::write(&self.end, "").expect("writable");
+        let mut said = String::new();
+        self.says.read_to_string(&mut said).expect("text");
+        let status = self.process.wait().expect("our child");
+        assert!(status.success(), "{status}: {said}");
+        [0, 1].map(|rank| {
+            let mut lines = said.lines();
+            let begin = format!("rank {rank}: ");
+            let line = lines.find_map(|line| line.strip_prefix(&begin));
+            let line = line.unwrap_or_else(|| panic!("nothing of rank {rank}: {said}"));
+            let mut numbers = line.split(", ").skip(1).map(|part| {
+                let number = part.split(' ').next().expect("a word");
+                number.parse().expect("a number")
+            });
+            let mut next = || numbers.next().expect("there are two");
+            Counted {
+                heals: next(),
+                migrations: next(),
+            }
+        })
+    }
+
+    /// What `ferriband why` shows of it.
+    fn why(&self, more: &[&str]) -> String {
+        let output = ferriband(&[&["why", "--last", "20"], more].concat())
+            .env("XDG_STATE_HOME", &self.state)
+            .output()
+            .expect("ferriband runs");
+        text(&output.stdout)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.state);
+    }
+}
+
+fn topology(name: &str, text: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.net"));
+    std::fs::write(&path, text).expect("writable");
+    path.to_str().expect("our names are text").to_owned()
+}
+
+/// Two hosts of two ports, which lead to two switches with a cable; a third one manages.
+const TWO_PORTS: &str = "\
+Switch 4 \"S1\"
+[1] \"H1\"[1]
+[2] \"H2\"[1]
+[4] \"S2\"[4]
+
+Switch 4 \"S2\"
+[1] \"H1\"[2]
+[2] \"H2\"[2]
+[3] \"H3\"[1]
+[4] \"S1\"[4]
+
+Hca 2 \"H1\"
+[1] \"S1\"[1]
+[2] \"S2\"[1]
+
+Hca 2 \"H2\"
+[1] \"S1\"[2]
+[2] \"S2\"[2]
+
+Hca 1 \"H3\"
+[1] \"S2\"[3]
+";
+
+/// The fabric's manager dies, then a cable, then a switch: connections go on by their second ports,
+/// which nobody need manage for that, and none is made anew.
+#[test]
+fn a_job_goes_on_without_a_heal_where_a_port_a_switch_and_the_manager_die() {
+    let fabric = Fabric::up(
+        &topology("goes-on-ports", TWO_PORTS),
+        &["--manager", "none"],
+    );
+    let host = format!("{}/H3", fabric.name);
+    let manager = ferriband(&["run", "--host", &host, "--", FERRIBAND, "fabric", "manage"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut manager = Ending(manager.expect("it runs"));
+    fabric.wait_for_links();
+    let mut job = Job::on(&fabric);
+    let _ = (manager.0.kill(), manager.0.wait());
+    job.goes_on();
+    fabric.say(&["power", "S1", "off"]);
+    job.goes_on();
+    let why = job.why(&[]);
+    assert!(
+        why.contains("went on by its second path, without a heal"),
+        "{why}"
+    );
+    assert!(why.contains("fabric      S1 is switched off"), "{why}");
+    assert!(why.contains("the port went down (port_down)"), "{why}");
+    let counted = job.end();
+    let each = |counted: &Counted| counted.heals == 0 && counted.migrations >= 1;
+    assert!(counted.iter().all(each), "{counted:?}");
+}
+
+/// Two hosts on two switches, which other two connect.
+const TWO_WAYS: &str = "\
+Switch 4 \"S1\"
+[1] \"H1\"[1]
+[3] \"T1\"[1]
+[4] \"T2\"[1]
+
+Switch 4 \"S2\"
+[1] \"H2\"[1]
+[3] \"T1\"[2]
+[4] \"T2\"[2]
+
+Switch 2 \"T1\"
+[1] \"S1\"[3]
+[2] \"S2\"[3]
+
+Switch 2 \"T2\"
+[1] \"S1\"[4]
+[2] \"S2\"[4]
+
+Hca 1 \"H1\"
+[1] \"S1\"[1]
+
+Hca 1 \"H2\"
+[1] \"S2\"[1]
+";
+
+/// The switch on the way from one host to the other dies: by another LID there is a way over
+/// another switch, and whether the adapters go over to it or the manager leads both LIDs there
+/// first, the job goes on.
+#[test]
+fn a_job_goes_on_by_another_lid_when_a_switch_dies() {
+    let fabric = Fabric::up(&topology("goes-on-lids", TWO_WAYS), &["--lmc", "1"]);
+    fabric.wait_for_links();
+    let mut job = Job::on(&fabric);
+    let [h1, h2] = ["H1", "H2"].map(|name| fabric.host(name).lid.to_string());
+    let words = ["fabric", "why", &h1, &h2, "--name", &fabric.name];
+    let way = text(&output(&words).stdout);
+    let first = if way.contains(" T1 ") { "T1" } else { "T2" };
+    let cable = if first == "T1" { "3" } else { "4" };
+    // it spoils all packets, of which no manager hears
+    fabric.say(&["errors", "S1", cable, "1"]);
+    job.goes_on();
+    let why = job.why(&[]);
+    assert!(
+        why.contains("went on by its second path, without a heal"),
+        "{why}"
+    );
+    assert!(why.contains("spoils 100 % of packets"), "{why}");
+    fabric.say(&["errors", "S1", cable, "0"]);
+    let second = if first == "T1" { "T2" } else { "T1" };
+    fabric.say(&["power", second, "off"]);
+    job.goes_on();
+    let counted = job.end();
+    assert!(counted.iter().all(|one| one.migrations >= 1), "{counted:?}");
 }

@@ -3,7 +3,9 @@
 //! Owns: the judgement, as a pure function, so that every case can be tested. Must not know: where the facts come from, how
 //! they are shown.
 
-use ferriband_admin::{ConnectionFailure, Event, PeerState, QpReport, RequestFailure, Trouble};
+use ferriband_admin::{
+    ConnectionFailure, Event, PathLost, PeerState, QpReport, RequestFailure, Trouble,
+};
 use serde::Serialize;
 
 /// Headers and trailer of the largest packet around its payload: IPv6 40, UDP 8, BTH 12, XRCETH 4, RETH 16, immediate 4, ICRC 4.
@@ -70,7 +72,19 @@ pub fn of(event: &Event) -> Vec<Cause> {
         Event::RequestFailed(failure) if failure.status == 13 => not_ready(failure),
         Event::RequestFailed(failure) => of_silence(&failure.qp),
         Event::ConnectionFailed(failure) => of_connection(failure),
+        Event::PathLost(lost) => of_path(lost),
     }
+}
+
+/// What a live fabric said.
+fn of_path(lost: &PathLost) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    causes.add(
+        Certain,
+        format!("the fabric {} says of packets from LID {} to LID {}: {}", lost.fabric, lost.from, lost.to, lost.says),
+        format!("ferriband fabric status --name {0} shows what is down; what becomes of such packets now: ferriband fabric why {1} {2} --name {0}", lost.fabric, lost.from, lost.to),
+    );
+    causes.ranked()
 }
 
 /// How long a requester waits for an acknowledgement in all, in nanoseconds; None: for ever.

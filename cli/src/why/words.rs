@@ -5,7 +5,7 @@
 use super::causes::{Cause, Certainty, patience_ns};
 use crate::text::{duration, utc};
 use ferriband_admin::{
-    ConnectionFailure, Event, Incident, Progress, QpReport, RequestFailure, Trouble,
+    ConnectionFailure, Event, Incident, PathLost, Progress, QpReport, RequestFailure, Trouble,
 };
 
 /// Width of the left column.
@@ -30,6 +30,7 @@ pub fn incident(incident: &Incident, causes: &[Cause]) -> Vec<String> {
     let mut lines = match &incident.event {
         Event::RequestFailed(failure) => request(&head, failure),
         Event::ConnectionFailed(failure) => connection(&head, failure),
+        Event::PathLost(lost) => path(&head, lost),
     };
     if incident.left_out > 0 {
         let more = format!(
@@ -66,6 +67,18 @@ fn request(head: &str, failure: &RequestFailure) -> Vec<String> {
     )];
     add_qp(&mut lines, &failure.qp);
     lines.push(line("request", format!("wr_id {}", failure.wr_id)));
+    lines
+}
+
+fn path(head: &str, lost: &PathLost) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{head}: packets of queue pair {:#08x} of {} were not answered",
+        lost.qpn,
+        clean(&lost.device)
+    )];
+    let path = format!("port {}: LID {} -> LID {}", lost.port, lost.from, lost.to);
+    lines.push(line("path", path));
+    lines.push(line("cables", clean(&lost.links.join("; "))));
     lines
 }
 

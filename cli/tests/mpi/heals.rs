@@ -195,7 +195,10 @@ fn a_report_is_a_table_too() {
 #[test]
 fn the_settings_of_heals_are_shown_and_nonsense_is_refused() {
     let state = State::new("settings");
-    let info = state.json(&["mpi-info", "--set", "heal_for=7", "--json"]);
+    let set = ["heal_for=7", "rails=2", "detect=250", "heal_log=1M"];
+    let set = set.iter().flat_map(|one| ["--set", one]);
+    let words: Vec<&str> = ["mpi-info", "--json"].into_iter().chain(set).collect();
+    let info = state.json(&words);
     let settings = info["settings"].as_array().expect("settings");
     let of = |name: &str| {
         let found = settings.iter().find(|setting| setting["name"] == name);
@@ -205,12 +208,33 @@ fn the_settings_of_heals_are_shown_and_nonsense_is_refused() {
         (&of("heal")["value"], &of("heal_for")["value"]),
         (&"1".into(), &"7".into())
     );
-    let output = state.run(&["mpi-info", "--set", "heal=2"]);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        complained.contains("heal=2: it can be 0 or 1"),
-        "{complained}"
-    );
+    for (name, value) in [("rails", "2"), ("detect", "250"), ("heal_log", "1M")] {
+        assert_eq!(of(name)["value"], value);
+    }
+    for (bad, good) in [
+        ("heal=2", "0 or 1"),
+        ("rails=5", "a number from 1 to 4"),
+        ("detect=10", "a number from 50 to 3600000"),
+        ("heal_log=4K", "bytes from 65536 to"),
+    ] {
+        let output = state.run(&["mpi-info", "--set", bad]);
+        let complained = String::from_utf8_lossy(&output.stderr);
+        let wanted = format!("{bad}: it can be {good}");
+        assert!(complained.contains(&wanted), "{complained}");
+    }
+}
+
+#[test]
+fn what_is_kept_for_all_peers_stays_within_its_bound_and_the_rest_waits() {
+    let state = State::new("bounded");
+    let program = Program::new("bounded");
+    let path = program.0.to_str().expect("ASCII");
+    let job = ["mpirun", "-n", "4", "--timeout", "100"];
+    for (set, bound) in [("heal_log=64K", "65536"), ("heal_log=16M", "0")] {
+        let words = ["--same-host", "verbs", "--set", set, path, bound];
+        let said = state.said(&[&job[..], &words].concat());
+        assert!(said.contains("bounded: 4 ranks: ok"), "{said}");
+    }
 }
 
 #[test]

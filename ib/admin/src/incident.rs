@@ -39,6 +39,32 @@ pub enum Event {
     RequestFailed(Box<RequestFailure>),
     /// A connection was refused, or nobody answered.
     ConnectionFailed(ConnectionFailure),
+    /// A connection's packets got no answer on a live fabric, whose process knows why.
+    PathLost(PathLost),
+}
+
+/// What a live fabric says of a path by which a connection got no answer: its requests ended with
+/// status 12, its program gave it up, or it went over to another path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PathLost {
+    /// The device,
+    pub device: String,
+    /// its port,
+    pub port: u8,
+    /// and the queue pair.
+    pub qpn: u32,
+    /// The fabric.
+    pub fabric: String,
+    /// LID of the port.
+    pub from: u16,
+    /// LID that packets were for.
+    pub to: u16,
+    /// What became of them, as a sentence.
+    pub says: String,
+    /// The cables that they took, by both ends, until there.
+    #[serde(skip_serializing_if = "is_default")]
+    pub links: Vec<String>,
 }
 
 /// A work request ended with status 12 (RETRY_EXC) or 13 (RNR_RETRY_EXC).

@@ -19,5 +19,5 @@ pub mod incident;
 pub mod report;
 
 pub use counters::Counter;
-pub use incident::{ConnectionFailure, Event, Incident, RequestFailure};
+pub use incident::{ConnectionFailure, Event, Incident, PathLost, RequestFailure};
 pub use report::{Member, PathReport, PeerReport, PeerState, Progress, QpReport, Trouble, Try};

@@ -36,6 +36,19 @@ pub struct Address {
     pub gid: [u8; 16],
 }
 
+impl Address {
+    /// Whether the port has so many LIDs beside its first.
+    pub fn has_lid(&self, nth: u8) -> bool {
+        u16::from(nth) < 1 << self.lmc.min(7)
+    }
+
+    /// The first LID of the port that has this one: its own, unless that is of another port.
+    pub fn first_of(&self, lid: u16) -> u16 {
+        let is_own = lid.wrapping_sub(self.lid) < 1 << self.lmc.min(7);
+        if is_own { self.lid } else { lid }
+    }
+}
+
 /// A card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {

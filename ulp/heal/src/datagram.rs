@@ -31,6 +31,8 @@ pub struct Endpoint {
     pub lid: u16,
     /// GID of its port.
     pub gid: [u8; 16],
+    /// LID of another port of the adapter by which the connection may go on; 0: there is none.
+    pub other_lid: u16,
 }
 
 /// What a datagram is.
@@ -152,7 +154,10 @@ struct Bytes {
     tries: U16,
     zero: U16,
     after: U32,
-    rest: [u8; 28],
+    /// For atomic operations.
+    zero_word: U32,
+    other_lid: U16,
+    rest: [u8; 22],
 }
 
 const _: () = assert!(size_of::<Bytes>() == DATAGRAM);
@@ -189,7 +194,9 @@ impl Datagram {
             tries: U16::new(self.tries),
             zero: U16::ZERO,
             after: U32::new(self.after.0),
-            rest: [0; 28],
+            zero_word: U32::ZERO,
+            other_lid: U16::new(self.end.other_lid),
+            rest: [0; 22],
         })
     }
 
@@ -220,6 +227,7 @@ impl Datagram {
                 mtu: bytes.mtu,
                 lid: bytes.lid.get(),
                 gid: bytes.gid,
+                other_lid: bytes.other_lid.get(),
             },
             path: PathId(bytes.path),
             origin: Origin {
@@ -262,6 +270,7 @@ impl Datagram {
                 qpn: 0,
                 psn: 0,
                 mtu: 0,
+                other_lid: 0,
                 ..end
             };
         }
@@ -301,7 +310,7 @@ mod tests {
             0_u32..1 << 24,
             0_u32..1 << 24,
             1_u8..=5,
-            any::<u16>(),
+            any::<[u16; 2]>(),
             any::<[u8; 16]>(),
         );
         let origin = (
@@ -332,8 +341,9 @@ mod tests {
                     qpn: end.0,
                     psn: end.1,
                     mtu: end.2,
-                    lid: end.3,
+                    lid: end.3[0],
                     gid: end.4,
+                    other_lid: end.3[1],
                 },
                 path: PathId(rest.0),
                 origin: Origin {
@@ -396,6 +406,7 @@ mod tests {
                 mtu: 5,
                 lid: 18,
                 gid: [19; 16],
+                other_lid: 27,
             },
             path: PathId(20),
             origin: Origin {
@@ -415,7 +426,7 @@ mod tests {
             (4, 6), (6, 1), (7, 16), (8, 1), (16, 9), (20, 10), (24, 11), (28, 12), (32, 13),
             (36, 14), (40, 0), (44, 16), (48, 17), (52, 5), (53, 20), (54, 18), (56, 19),
             (72, 15), (74, 3), (75, 1), (76, 21), (80, 22), (84, 23), (88, 24), (92, 25),
-            (94, 0), (96, 26), (100, 0),
+            (94, 0), (96, 26), (100, 0), (104, 27), (106, 0),
         ];
         for (at, value) in places {
             assert_eq!(bytes[at], value, "at {at}");

@@ -11,11 +11,75 @@ use crate::number::Number;
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a segment of the log, unless one message needs more.
 const SEGMENT: usize = 16 << 10;
 /// Bytes of all segments with messages, unless it is one message: so much may be on its way.
 const MOST: usize = 256 << 10;
+
+/// Memory that all logs of a process may have together. A log that has nothing takes one message
+/// all the same: what goes to one peer never waits for what another has not acknowledged.
+#[derive(Debug)]
+pub struct Budget {
+    limit: u64,
+    taken: AtomicU64,
+}
+
+impl Budget {
+    /// So many bytes.
+    pub fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes of all logs.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.taken())
+    }
+}
+
+/// What one log has of the budget: the bytes of its segments.
+#[derive(Debug)]
+struct Share {
+    of: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Share {
+    /// The log had `bytes` of its own, which are counted, and has `now`.
+    fn count(&mut self, now: u64) {
+        let all = &self.of.taken;
+        if now > self.bytes {
+            all.fetch_add(now - self.bytes, Ordering::Relaxed);
+        } else {
+            all.fetch_sub(self.bytes - now, Ordering::Relaxed);
+        }
+        self.bytes = now;
+    }
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            of: Arc::new(Budget::new(u64::MAX)),
+            bytes: 0,
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.count(0);
+    }
+}
 
 /// What was sent to one peer and is not acknowledged: copies, and messages that lie in buffers of
 /// the owner's, which it does not use again until they are given back.
@@ -28,6 +92,7 @@ pub struct Kept {
     spare: Vec<Segment>,
     held: VecDeque<Held>,
     acknowledged: u32,
+    share: Share,
 }
 
 #[derive(Debug, Default)]
@@ -125,6 +190,17 @@ impl Kept {
         }
     }
 
+    /// An empty log whose memory is of this budget.
+    pub fn within(budget: &Arc<Budget>) -> Self {
+        Self {
+            share: Share {
+                of: Arc::clone(budget),
+                bytes: 0,
+            },
+            ..Self::default()
+        }
+    }
+
     /// Whether a message of `length` bytes can be copied.
     #[inline]
     pub fn has_room(&self, length: usize) -> bool {
@@ -134,10 +210,31 @@ impl Kept {
     /// Whether there may be one more segment, for that message.
     #[cold]
     fn has_room_beside(&self, length: usize) -> bool {
+        let bytes = self.used();
+        let more = SEGMENT.max(length);
+        bytes == 0 || bytes + more <= MOST && self.is_granted(more)
+    }
+
+    /// Bytes of segments with messages.
+    fn used(&self) -> usize {
         let is_used = |one: &&Segment| one.used != 0;
         let used = self.full.iter().chain([&self.last]).filter(is_used);
-        let bytes: usize = used.map(|segment| segment.bytes.len()).sum();
-        bytes == 0 || bytes + SEGMENT.max(length) <= MOST
+        used.map(|segment| segment.bytes.len()).sum()
+    }
+
+    /// Whether the budget has room for a segment of so many bytes, if those that are spare here are
+    /// given back.
+    fn is_granted(&self, bytes: usize) -> bool {
+        let spare: usize = self.spare.iter().map(|one| one.bytes.capacity()).sum();
+        self.share.of.left() + spare as u64 >= bytes as u64
+    }
+
+    /// Whether a message of `length` bytes finds no room because other logs have what the budget
+    /// has: an acknowledgement of what is kept makes room here, and none may come unasked.
+    #[cold]
+    pub fn is_bounded(&self, length: usize) -> bool {
+        let more = SEGMENT.max(length);
+        !self.has_room(length) && self.used() + more <= MOST && !self.is_granted(more)
     }
 
     /// Whether nothing is kept, nor held.
@@ -167,8 +264,14 @@ impl Kept {
             self.full.push_back(mem::replace(&mut self.last, next));
         }
         self.last.grow(length);
-        // Room that was for short messages is not kept beside that for long ones.
-        while self.memory() > MOST as u64 && self.spare.pop().is_some() {}
+        self.share.count(self.memory());
+        // Room that was for short messages is not kept beside that for long ones, nor beside that
+        // of other logs which is short.
+        while (self.share.bytes > MOST as u64 || self.share.of.left() == 0)
+            && self.spare.pop().is_some()
+        {
+            self.share.count(self.memory());
+        }
         Some(())
     }
 
@@ -257,7 +360,9 @@ impl Kept {
 
     /// Nothing is to be sent again: the buffers that were held.
     pub fn abandon(&mut self) -> impl Iterator<Item = u32> {
-        let buffers = mem::take(self).held.into_iter().filter(Held::is_buffer);
+        let fresh = Self::within(&self.share.of);
+        let held = mem::replace(self, fresh).held;
+        let buffers = held.into_iter().filter(Held::is_buffer);
         buffers.map(|held| held.buffer)
     }
 
@@ -289,8 +394,13 @@ impl Kept {
             first.clear();
             first.bytes.truncate(SEGMENT);
             first.bytes.shrink_to_fit();
-            self.spare.extend(self.full.pop_front());
+            let spare = self.full.pop_front();
+            // What is spare here may be short elsewhere.
+            if self.share.of.left() >= self.share.of.limit / 2 {
+                self.spare.extend(spare);
+            }
         }
+        self.share.count(self.memory());
     }
 
     /// The last number that the peer has acknowledged.
@@ -401,7 +511,9 @@ mod tests {
             first in any::<u32>(),
             steps in prop::collection::vec((prop_oneof![4 => 0_usize..8200, 1 => 0_usize..70_000], 0_u32..6, 0..5), 1..300),
         ) {
-            let mut log = Kept::behind(Number(first));
+            let budget = Arc::new(Budget::new(5 * SEGMENT as u64));
+            let mut log = Kept::within(&budget);
+            log.acknowledged = first;
             let (mut sent, mut acked) = (first, first);
             // Numbers and lengths; those that were not copied lie in a buffer of their number.
             let mut expected: VecDeque<(u32, usize, bool)> = VecDeque::new();
@@ -468,6 +580,8 @@ mod tests {
                 }
                 // The last segment is as long as the longest message that it ever held alone.
                 prop_assert!(log.memory() <= (MOST + 70_003) as u64);
+                prop_assert_eq!(budget.taken(), log.memory());
+                prop_assert!(log.memory() <= 5 * SEGMENT as u64 + 70_003);
             }
             let held: Vec<u32> = expected.iter().filter(|(.., is_held)| *is_held).map(|(seq, ..)| named(*seq)).collect();
             prop_assert_eq!(log.abandon().collect::<Vec<_>>(), held);
@@ -579,5 +693,35 @@ mod tests {
         assert!(log.has_room(2 * MOST));
         keep(&mut log, seq + 1, 2 * MOST);
         assert!(!log.has_room(SEGMENT) && !log.is_empty());
+    }
+
+    #[test]
+    fn all_logs_of_a_process_keep_to_their_budget_and_each_takes_one_message() {
+        let budget = Arc::new(Budget::new(8 * SEGMENT as u64));
+        let mut logs: Vec<Kept> = (0..4).map(|_| Kept::within(&budget)).collect();
+        let fill = |log: &mut Kept, seq: &mut u32| {
+            while log.has_room(8000) {
+                *seq += 1;
+                keep(log, *seq, 7997);
+            }
+        };
+        let mut seqs = [0; 4];
+        for (log, seq) in logs.iter_mut().zip(&mut seqs) {
+            fill(log, seq);
+        }
+        // All of the budget lies in the first; each other one has its segment all the same.
+        assert_eq!(seqs, [16, 2, 2, 2]);
+        assert_eq!(budget.taken(), 11 * SEGMENT as u64);
+        assert!(logs.iter().all(|log| log.is_bounded(8000)));
+        // What the first is told makes room for itself and for others.
+        assert!(logs[0].acknowledge(16, 16) && !logs[0].is_bounded(8000));
+        fill(&mut logs[1], &mut seqs[1]);
+        assert!(seqs[1] > 2 && budget.taken() <= 8 * SEGMENT as u64);
+        let memory = |logs: &[Kept]| logs.iter().map(Kept::memory).sum::<u64>();
+        assert_eq!(budget.taken(), memory(&logs));
+        assert_eq!(logs[1].abandon().count(), 0);
+        assert_eq!(budget.taken(), memory(&logs));
+        logs.clear();
+        assert_eq!(budget.taken(), 0);
     }
 }

@@ -30,7 +30,7 @@ pub use cause::{Cause, Reason};
 pub use datagram::{Datagram, Endpoint, Kind};
 pub use log::Log;
 pub use number::{AdapterId, Epoch, Ns, Number, PathId, Word};
-pub use paths::{Path, Paths, Verdict};
+pub use paths::{Lids, Path, Paths, Verdict};
 pub use probes::{Probe, ProbeNews, Probes, Seen};
 pub use reach::{Reach, Source, candidates};
 pub use session::{AdapterChange, Limits, PeerNews, Report, Session, State, Step, Taken, Transmit};

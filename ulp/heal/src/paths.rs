@@ -15,6 +15,8 @@ mod tests;
 
 /// Paths of a peer at most.
 pub const MOST: usize = 32;
+/// Routes between two ports that are tried at most.
+pub(crate) const ROUTES: u8 = 4;
 const MILLISECOND: u64 = 1_000_000;
 /// A path that failed is tried behind those that did not, for so long.
 const AVOIDED_NS: u64 = 10_000 * MILLISECOND;
@@ -71,6 +73,60 @@ impl Path {
             () if self.adapter != before.adapter => 3,
             () => 2,
         }
+    }
+}
+
+/// LIDs of the port of one end of a connection, and of another port of its adapter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lids {
+    /// The first of the port; 0 on Ethernet.
+    pub first: u16,
+    /// As many low bits of it lead to the port all the same.
+    pub lmc: u8,
+    /// Another port by which the adapter can be reached, and its LID.
+    pub other: Option<(u8, u16)>,
+}
+
+impl Path {
+    /// The path to which the adapters of a connection by this one may go over by themselves
+    /// (automatic path migration, IBA 17.2.8): by other ports of the two adapters, where there are
+    /// some, else between the next pair of LIDs of these ports, but not to `past`, unless that is
+    /// the only other one. None: there is no second path, or none that both ends know.
+    ///
+    /// Both ends load the path of the other: each asks this of what it has told its peer, and of
+    /// what that has told. So it depends on nothing else.
+    pub fn second(&self, own: &Lids, peer: &Lids, past: Option<&Self>) -> Option<Self> {
+        if own.first == 0 || peer.first == 0 {
+            return None;
+        }
+        if own.other.is_some() || peer.other.is_some() {
+            let (port, slid_bits) = own
+                .other
+                .map_or((self.port, self.slid_bits), |(port, _)| (port, 0));
+            let dlid = peer.other.map_or(self.dlid, |(_, lid)| lid);
+            return Some(Self {
+                port,
+                slid_bits,
+                dlid,
+                ..*self
+            });
+        }
+        let count = u16::from(ROUTES).min(1 << own.lmc.min(peer.lmc).min(7));
+        let route = self.dlid.checked_sub(peer.first)?;
+        if route >= count || u16::from(self.slid_bits) != route {
+            return None;
+        }
+        let by = |route: u16| Self {
+            slid_bits: route as u8,
+            dlid: peer.first.wrapping_add(route),
+            ..*self
+        };
+        let mut others = (1..count).map(|more| by((route + more) % count));
+        let is_past = |other: &Self| past == Some(other);
+        others
+            .clone()
+            .find(|other| !is_past(other))
+            .or_else(|| others.next())
     }
 }
 
@@ -321,6 +377,17 @@ impl Paths {
         });
         let exact = best.iter().find(|id| path(id).dlid == dlid);
         exact.or(best.first()).copied()
+    }
+
+    /// The path in the table that comes nearest to this one: itself, else the best between its port
+    /// and the peer's adapter.
+    pub fn nearest(&self, to: &Path) -> Option<PathId> {
+        let best = self.best(None, MOST);
+        let path = |id: &&PathId| self.all[usize::from(id.0)].path;
+        let exact = best.iter().find(|id| path(id) == *to);
+        exact
+            .or_else(|| best.iter().find(|id| path(id).is_of_pair(to)))
+            .copied()
     }
 
     /// A round of probes begins.

@@ -1,8 +1,9 @@
 //! Probes to one peer: which tell a path that is silent from a peer that is, and when a better path
 //! carries again.
 //!
-//! Owns: when PROBEs go, and what their answers say: of detection (docs/design/heal.md, 2.4: 100 ms
-//! after the oldest request without an answer three by each path, 20 ms apart) and of Return (every
+//! Owns: when PROBEs go, and what their answers say: of detection (docs/design/heal.md, 2.4: 100 ms,
+//! or what the owner says, after the oldest request without an answer three by each path, 20 ms
+//! apart) and of Return (every
 //! 100 ms by a better path, three answers in a row). Must not know: clocks, datagrams, sessions.
 //!
 //! The owner calls [`Probes::look`] when nothing that has come lies unread: an answer that was not
@@ -16,7 +17,7 @@ use std::collections::VecDeque;
 mod tests;
 
 const MILLISECOND: u64 = 1_000_000;
-/// So long a request may be without an answer.
+/// So long a request may be without an answer, unless the owner says otherwise.
 const SILENCE_NS: u64 = 100 * MILLISECOND;
 /// Probes by a path are so far apart; the verdict comes so long behind the last.
 const APART_NS: u64 = 20 * MILLISECOND;
@@ -89,6 +90,8 @@ struct Round {
 /// Probes of one connection.
 #[derive(Clone, Debug)]
 pub struct Probes {
+    /// So long a request may be without an answer.
+    silence_ns: u64,
     out: VecDeque<Probe>,
     news: Option<ProbeNews>,
     /// Which round of detection it is.
@@ -121,6 +124,7 @@ struct Back {
 impl Default for Probes {
     fn default() -> Self {
         Self {
+            silence_ns: SILENCE_NS,
             out: VecDeque::new(),
             news: None,
             rounds: 0,
@@ -145,6 +149,14 @@ impl Default for Probes {
 }
 
 impl Probes {
+    /// Probes go where a request is without an answer for so long.
+    pub fn after(silence: Ns) -> Self {
+        Self {
+            silence_ns: silence.0,
+            ..Self::default()
+        }
+    }
+
     /// This is what the connection is like; what is due by time is done.
     pub fn look(&mut self, seen: &Seen, paths: &mut Paths, now: Ns) {
         self.oldest = seen.oldest;
@@ -166,7 +178,7 @@ impl Probes {
     pub fn poll_timeout(&self) -> Option<Ns> {
         let begins = self
             .oldest
-            .map(|oldest| oldest.after(SILENCE_NS).max(self.not_before));
+            .map(|oldest| oldest.after(self.silence_ns).max(self.not_before));
         let detects = self.round.map(|round| round.at).or(begins);
         let back = &self.back;
         let returns = back.to.map(|_| back.at);
@@ -209,7 +221,7 @@ impl Probes {
     fn detect(&mut self, seen: &Seen, paths: &mut Paths, now: Ns) {
         let is_silent = seen
             .oldest
-            .is_some_and(|oldest| now.since(oldest) >= SILENCE_NS);
+            .is_some_and(|oldest| now.since(oldest) >= self.silence_ns);
         if !is_silent {
             if self.round.take().is_some() || seen.oldest.is_none() {
                 (self.pause_ns, self.not_before) = (FIRST_PAUSE_NS, Ns(0));

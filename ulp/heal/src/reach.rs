@@ -8,10 +8,8 @@
 use crate::card::{ADAPTERS, Address, Card};
 use crate::datagram::{Datagram, Kind};
 use crate::number::AdapterId;
-use crate::paths::{MOST, Path};
+use crate::paths::{MOST, Path, ROUTES};
 
-/// Routes between two ports that are tried at most.
-const ROUTES: u16 = 4;
 /// The UDP ports beside the one that the adapter chooses (RoCEv2 gives the upper ones to senders).
 const FIRST_UDP_PORT: u16 = 0xc000;
 
@@ -69,7 +67,7 @@ impl Reach {
         let address = Address {
             ud: origin.ud,
             echo: origin.echo,
-            lid: end.lid,
+            lid: before.map_or(end.lid, |one| one.first_of(end.lid)),
             gid: end.gid,
             is_ethernet: end.lid == 0,
             is_active: true,
@@ -136,6 +134,8 @@ pub struct Source {
     pub mtu: u8,
     /// It is in doubt: paths by it come last.
     pub is_suspect: bool,
+    /// As many low bits of its LID lead to it all the same.
+    pub lmc: u8,
 }
 
 /// All paths from the own ports to the peer's addresses, the best first, as
@@ -160,18 +160,22 @@ pub fn candidates(own: &[Source], reach: &Reach) -> Vec<Path> {
     all
 }
 
-fn by_route(source: &Source, peer: AdapterId, to: &Address, route: u16) -> Option<Path> {
+/// The nth route: by the nth LID of the own port to the nth of the peer's, so that its answers take
+/// the nth route, too.
+fn by_route(source: &Source, peer: AdapterId, to: &Address, route: u8) -> Option<Path> {
+    let nth = u16::from(route);
     let (dlid, udp_port) = match (to.is_ethernet, route) {
         (true, 0) => (0, 0),
-        (true, _) => (0, FIRST_UDP_PORT + route),
-        (false, _) if route < 1 << to.lmc => (to.lid.wrapping_add(route), 0),
+        (true, _) => (0, FIRST_UDP_PORT + nth),
+        (false, _) if to.has_lid(route) => (to.lid.wrapping_add(nth), 0),
         (false, _) => return None,
     };
+    let has_own = !to.is_ethernet && nth < 1 << source.lmc.min(7);
     Some(Path {
         adapter: source.adapter,
         port: source.port,
         sgid_index: source.sgid_index,
-        slid_bits: 0,
+        slid_bits: if has_own { route } else { 0 },
         dlid,
         dgid: to.gid,
         udp_port,
@@ -282,6 +286,31 @@ mod tests {
         let mut rtu = datagram(0, 8, 9);
         rtu.kind = Kind::Rtu;
         assert!(!reach.handle_origin(&rtu), "it has no address");
+    }
+
+    #[test]
+    fn answers_take_the_route_of_their_question() {
+        let mut reach = Reach::default();
+        reach.handle_card(&card(2, &[1]));
+        let own = Source {
+            port: 1,
+            mtu: 5,
+            lmc: 1,
+            ..Source::default()
+        };
+        let all = candidates(&[own], &reach);
+        let seen: Vec<_> = all.iter().map(|one| (one.slid_bits, one.dlid)).collect();
+        assert_eq!(seen, [(0, 8), (1, 9)]);
+        let mut paths = Paths::default();
+        paths.renew(&all);
+        // What comes from the second LID is answered by the second route, and is no new address.
+        let mut by_second = datagram(0, 2, 1);
+        by_second.end.lid = 9;
+        assert!(!reach.handle_origin(&by_second));
+        let by = paths.found(AdapterId(0), 1, &[1; 16], by_second.end.lid);
+        assert_eq!(by, Some(PathId(1)));
+        by_second.end.lid = 16;
+        assert!(reach.handle_origin(&by_second), "it has another LID");
     }
 
     #[test]

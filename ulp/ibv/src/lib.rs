@@ -53,6 +53,7 @@ pub use objects::device::Device;
 pub use objects::event::{AsyncEvent, EventKind, Subject};
 pub use objects::leaked;
 pub use objects::lent::Lent;
+pub use objects::migration::{PathInUse, PathState, SecondPath};
 pub use objects::pd::{Mr, Pd};
 pub use objects::qp::{InOrder, NotClosed, Qp, QpCaps, QpInit, Rtr, Rts};
 pub use objects::region::{OutOfRange, Region};

@@ -201,6 +201,8 @@ pub struct Route {
     pub traffic_class: u8,
     /// Our port, from 1.
     pub port: u8,
+    /// Which of our port's LIDs packets come from: the low bits of it; 0 on Ethernet.
+    pub path_bits: u8,
 }
 
 impl Route {
@@ -208,6 +210,7 @@ impl Route {
         let mut attr = sys::ibv_ah_attr {
             dlid: self.dlid.0,
             sl: self.sl,
+            src_path_bits: self.path_bits,
             port_num: self.port,
             ..Default::default()
         };

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ferriband_admin::incident::{self, Event, Incident, RequestFailure};
-use ferriband_admin::{ConnectionFailure, QpReport};
+use ferriband_admin::{ConnectionFailure, PathLost, QpReport};
 use ferriband_fork::{PerProcess, Settled};
 use ferriband_notes::Budget;
 pub(crate) use ferriband_notes::{is_own_user, program_of};
@@ -72,6 +72,12 @@ pub(crate) fn request_failed(completion: &Completion, qp: QpReport) {
         operation: operation.into(),
         qp,
     })));
+}
+
+/// What the fabric says of a path that did not carry.
+#[cold]
+pub(crate) fn path_lost(lost: PathLost) {
+    write(Event::PathLost(lost));
 }
 
 /// A connection was refused, or nobody answered.

@@ -5,6 +5,7 @@
 //! ([`label`]), so its queue pair numbers are its own. Must not know what packets say. What comes
 //! is a stranger's.
 
+mod fate;
 mod group;
 mod services;
 mod way;
@@ -19,6 +20,7 @@ use ferriband_wire::{Gid, Guid, Lid};
 
 use crate::base::error::Error;
 use crate::lock;
+pub(crate) use fate::look_into;
 pub(crate) use group::{InGroup, join_group};
 pub use services::{ServiceAt, ServiceQuestion, find_services};
 pub(crate) use way::{Way, gid_at, is_own, own_address, seek_way};

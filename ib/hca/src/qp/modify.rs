@@ -80,6 +80,9 @@ impl Qp {
         }
         self.port.store(now.port_num, Ordering::Relaxed);
         let on_packets = self.on_packets.load(Ordering::Acquire);
+        if on_packets && (from, to) == (QpState::Rts, QpState::Err) {
+            self.look_into_silence();
+        }
         if !on_packets {
             self.close_for_datagrams();
         }

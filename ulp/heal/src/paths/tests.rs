@@ -179,3 +179,94 @@ proptest! {
         }
     }
 }
+
+fn lids(first: u16, lmc: u8, other: Option<(u8, u16)>) -> Lids {
+    Lids { first, lmc, other }
+}
+
+/// Both ends of a connection, as each has it.
+fn ends(route: u8) -> [Path; 2] {
+    [(1, 16), (1, 8)].map(|(port, first)| Path {
+        port,
+        slid_bits: route,
+        dlid: first + u16::from(route),
+        ..Path::default()
+    })
+}
+
+#[test]
+fn both_ends_have_the_same_second_path() {
+    // Own port and LID, LID of the peer's.
+    let way = |own: &Lids, path: &Path| {
+        let from = match own.other {
+            Some((port, lid)) if port == path.port => lid,
+            _ => own.first,
+        };
+        (from + u16::from(path.slid_bits), path.dlid)
+    };
+    for other_here in [None, Some((2, 40))] {
+        for other_there in [None, Some((3, 48))] {
+            for lmc in 0..=3 {
+                let (here, there) = (lids(8, lmc, other_here), lids(16, 2, other_there));
+                for route in 0..4_u8.min(1 << lmc) {
+                    let [out, back] = ends(route);
+                    let second = out.second(&here, &there, None);
+                    let other = back.second(&there, &here, None);
+                    assert_eq!(second.is_some(), other.is_some());
+                    let (Some(second), Some(other)) = (second, other) else {
+                        assert!(lmc == 0 && other_here.is_none() && other_there.is_none());
+                        continue;
+                    };
+                    let ((from, to), (from_there, to_there)) =
+                        (way(&here, &second), way(&there, &other));
+                    assert_eq!((from, to), (to_there, from_there));
+                    assert_ne!((from, to), way(&here, &out), "it is another one");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_third_path_comes_before_the_one_that_was_left() {
+    let (here, there) = (lids(8, 2, None), lids(16, 2, None));
+    let [first, _] = ends(0);
+    let second = first.second(&here, &there, None).expect("there is one");
+    let third = second.second(&here, &there, Some(&first));
+    assert_eq!(third, Some(ends(2)[0]));
+    let fourth = ends(3)[0].second(&here, &there, Some(&first));
+    assert_eq!(fourth, Some(ends(1)[0]));
+    // Of two there is no other.
+    let (here, there) = (lids(8, 1, None), lids(16, 1, None));
+    let back = ends(1)[0].second(&here, &there, Some(&first));
+    assert_eq!(back, Some(first));
+}
+
+#[test]
+fn there_is_no_second_path_where_the_ends_would_differ() {
+    let (here, there) = (lids(8, 1, None), lids(16, 1, None));
+    let [first, _] = ends(0);
+    let by_other_lid = Path {
+        slid_bits: 1,
+        ..first
+    };
+    assert_eq!(by_other_lid.second(&here, &there, None), None);
+    let elsewhere = Path { dlid: 15, ..first };
+    assert_eq!(elsewhere.second(&here, &there, None), None);
+    assert_eq!(first.second(&here, &lids(16, 0, None), None), None);
+    let ethernet = lids(0, 0, Some((2, 0)));
+    assert_eq!(first.second(&ethernet, &ethernet, None), None);
+}
+
+#[test]
+fn a_path_that_is_not_in_the_table_is_known_by_its_ends() {
+    let mut paths = Paths::default();
+    paths.renew(&[
+        between(0, 1, 0, 1),
+        between(0, 2, 0, 1),
+        between(0, 2, 1, 5),
+    ]);
+    assert_eq!(paths.nearest(&between(0, 2, 1, 5)), Some(PathId(2)));
+    assert_eq!(paths.nearest(&between(0, 2, 0, 9)), Some(PathId(1)));
+    assert_eq!(paths.nearest(&between(1, 1, 0, 1)), None);
+}

@@ -58,6 +58,23 @@ fn at_work() -> Seen {
 }
 
 #[test]
+fn probes_go_after_the_time_that_the_owner_says() {
+    for ms in [60, 100, 700] {
+        let (mut probes, mut paths) = (Probes::after(Ns(ms * MILLISECOND)), paths());
+        let seen = Seen {
+            current: Some(PathId(0)),
+            oldest: Some(Ns(0)),
+            ..Seen::default()
+        };
+        probes.look(&seen, &mut paths, Ns(ms * MILLISECOND - 1));
+        assert_eq!(probes.poll(), None, "{ms}");
+        assert_eq!(probes.poll_timeout(), Some(Ns(ms * MILLISECOND)));
+        probes.look(&seen, &mut paths, Ns(ms * MILLISECOND));
+        assert!(probes.poll().is_some(), "{ms}");
+    }
+}
+
+#[test]
 fn silence_is_judged_160_ms_after_the_oldest_request() {
     let (mut probes, mut paths) = (Probes::default(), paths());
     let seen = at_work();

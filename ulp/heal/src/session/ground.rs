@@ -5,7 +5,7 @@
 
 use super::{AdapterChange, Session, Stage, State};
 use crate::cause::Cause;
-use crate::number::{AdapterId, Ns, PathId};
+use crate::number::{AdapterId, Epoch, Ns, PathId};
 use crate::paths::{MOST, Paths};
 
 /// An own port. Until [`Session::handle_paths`] says otherwise all paths leave from one.
@@ -159,6 +159,15 @@ impl Session {
         if self.ground.made_on == Some(Seat { adapter, port }) {
             self.leave(cause, now);
             self.proceed(now);
+        }
+    }
+
+    /// The life goes on by another path, of the same two adapters: they have gone over to it by
+    /// themselves, and nothing is to be sent again.
+    pub fn handle_migration(&mut self, of: Epoch, by: PathId) {
+        if self.has_life() && of == self.lives.epoch {
+            self.remote.by = by;
+            self.ground.made_on = Some(self.ground.seat(by));
         }
     }
 

@@ -476,6 +476,39 @@ fn a_report_adds_up() {
 }
 
 #[test]
+fn a_life_that_went_over_to_another_port_ends_with_that_port() {
+    let mut owner = Owner::in_column(Column::Up, LOWER);
+    let by_port = |port: u8| Path {
+        port,
+        ..Path::default()
+    };
+    owner.paths.renew(&[by_port(1), by_port(2)]);
+    owner.session.handle_paths(&owner.paths);
+    let all: Vec<_> = owner.paths.ids().collect();
+    let at = |port: u8| {
+        let mut all = all.iter().copied();
+        let found = all.find(|id| owner.paths.get(*id) == Some(&by_port(port)));
+        found.expect("it is in the table")
+    };
+    let [first, second] = [at(1), at(2)];
+    let ends = |session: &mut Session, port: u8| {
+        session.handle_port(AdapterId(0), port, Cause::PortDown, NOW);
+        session.state()
+    };
+    owner.session.handle_migration(Epoch(LIFE.0 - 1), first);
+    owner.session.handle_migration(LIFE, second);
+    assert_eq!(
+        ends(&mut owner.session, 1),
+        State::Up,
+        "nothing lives on it"
+    );
+    assert_eq!(ends(&mut owner.session, 2), State::Fenced);
+    owner.settle(NOW);
+    owner.session.handle_migration(LIFE, first);
+    assert_eq!(owner.session.remote.by, second, "that life is over");
+}
+
+#[test]
 fn an_hour_of_silence_loses_nobody_where_heal_for_is_none() {
     let limits = Limits {
         heal_for: None,

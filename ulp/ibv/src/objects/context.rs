@@ -50,6 +50,9 @@ pub struct DeviceLimits {
     pub ports: u8,
     /// Extended reliable connections are offered.
     pub xrc: bool,
+    /// Connections go over to a second path that they have loaded, by themselves (automatic path
+    /// migration).
+    pub path_migration: bool,
     /// On-demand regions work for RC: SEND, receive (through shared queues, too), WRITE and READ.
     pub on_demand: bool,
     /// One on-demand region may stand for all memory.
@@ -66,8 +69,10 @@ pub struct PortInfo {
     pub state: PortState,
     /// The largest path MTU that it carries now.
     pub active_mtu: Mtu,
-    /// Its LID; 0 on Ethernet.
+    /// Its LID, the first of as many as 2 to the power of `lmc`; 0 on Ethernet.
     pub lid: Lid,
+    /// LID mask control: how many low bits of a LID lead to the port all the same.
+    pub lmc: u8,
     /// Entries of its GID table.
     pub gids: u32,
     /// The longest message, bytes.
@@ -131,6 +136,7 @@ impl Context {
             max_srq_wr: count(plain.max_srq_wr),
             ports: plain.phys_port_cnt,
             xrc: plain.device_cap_flags & sys::IBV_DEVICE_XRC != 0,
+            path_migration: plain.device_cap_flags & sys::IBV_DEVICE_AUTO_PATH_MIG != 0,
             on_demand: general(sys::IBV_ODP_SUPPORT)
                 && odp.per_transport_caps.rc_odp_caps & needed == needed,
             implicit_on_demand: general(sys::IBV_ODP_SUPPORT)
@@ -147,6 +153,7 @@ impl Context {
             state: PortState::from_c(attr.state),
             active_mtu: Mtu::from_c(attr.active_mtu),
             lid: Lid(attr.lid),
+            lmc: attr.lmc,
             gids: u32::try_from(attr.gid_tbl_len).unwrap_or(0),
             max_message: attr.max_msg_sz,
             link_layer: LinkLayer::from_c(u32::from(attr.link_layer)),

@@ -9,6 +9,7 @@ pub mod cq;
 pub mod device;
 pub mod event;
 pub mod lent;
+pub mod migration;
 pub mod pd;
 pub mod qp;
 pub mod region;

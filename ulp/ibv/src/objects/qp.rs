@@ -344,6 +344,16 @@ impl Qp {
 
     /// RTR to RTS, of a connection.
     pub fn ready_to_send(&self, rts: &Rts) -> Result<(), VerbsError> {
+        self.ready_to_send_with(rts, sys::ibv_qp_attr::default(), 0)
+    }
+
+    /// RTR to RTS, with the attributes `more` that a mask names beside it.
+    pub(super) fn ready_to_send_with(
+        &self,
+        rts: &Rts,
+        more: sys::ibv_qp_attr,
+        named: u32,
+    ) -> Result<(), VerbsError> {
         let mut attr = sys::ibv_qp_attr {
             qp_state: sys::IBV_QPS_RTS,
             sq_psn: rts.sq_psn,
@@ -351,9 +361,10 @@ impl Qp {
             timeout: rts.timeout,
             retry_cnt: rts.retry_cnt,
             rnr_retry: rts.rnr_retry,
-            ..Default::default()
+            ..more
         };
-        let mask = sys::IBV_QP_SQ_PSN
+        let mask = named
+            | sys::IBV_QP_SQ_PSN
             | match self.qp_type {
                 QpType::Rc | QpType::XrcSend => {
                     sys::IBV_QP_TIMEOUT
@@ -419,7 +430,7 @@ impl Qp {
         self.modify(attr, mask as u32)
     }
 
-    fn modify(&self, attr: &mut sys::ibv_qp_attr, mask: u32) -> Result<(), VerbsError> {
+    pub(super) fn modify(&self, attr: &mut sys::ibv_qp_attr, mask: u32) -> Result<(), VerbsError> {
         let mask = (mask | sys::IBV_QP_STATE) as c_int;
         // SAFETY: the queue pair lives, the attributes hold no pointer.
         let returned = unsafe { (self.f.ibv_modify_qp)(self.as_ptr(), attr, mask) };
@@ -428,13 +439,18 @@ impl Qp {
 
     /// Its state, as the device knows it.
     pub fn state(&self) -> Result<QpState, VerbsError> {
+        let attr = self.query(sys::IBV_QP_STATE as c_int)?;
+        Ok(QpState::from_c(attr.qp_state))
+    }
+
+    /// The attributes that a mask names, as the device knows them.
+    pub(super) fn query(&self, mask: c_int) -> Result<sys::ibv_qp_attr, VerbsError> {
         let mut attr = sys::ibv_qp_attr::default();
         let mut init = sys::ibv_qp_init_attr::default();
-        let mask = sys::IBV_QP_STATE as c_int;
         // SAFETY: the queue pair lives, both structures are writable.
         let returned =
             unsafe { (self.f.ibv_query_qp)(self.as_ptr(), &raw mut attr, mask, &raw mut init) };
-        VerbsError::check("ibv_query_qp", returned).map(|()| QpState::from_c(attr.qp_state))
+        VerbsError::check("ibv_query_qp", returned).map(|()| attr)
     }
 
     /// What this queue pair promises of messages of this kind that come in to it. Asked in RTR or later; a library without the

@@ -48,6 +48,7 @@ struct ferriband_mpi_stats {
 	uint64_t heals_total_ns;   /* and of all together */
 	uint64_t healed_bytes; /* bytes that were sent again */
 	uint64_t healing;      /* connections that are being made anew now */
+	uint64_t migrations;   /* times that one went on by another path, to which its adapters went over by themselves */
 };
 
 /* A connection by verbs that failed and was made anew. New members come at the end. */

@@ -40,11 +40,13 @@ pub enum Outcome {
     UnderWay,
     /// The peer is lost.
     Lost,
+    /// There was none: the adapters of both ends have gone over to another path by themselves.
+    Migrated,
 }
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Healed, Self::UnderWay, Self::Lost];
+    pub const ALL: [Self; 4] = [Self::Healed, Self::UnderWay, Self::Lost, Self::Migrated];
 
     /// Its name in the file and in JSON.
     pub const fn name(self) -> &'static str {
@@ -52,6 +54,7 @@ impl Outcome {
             Self::Healed => "healed",
             Self::UnderWay => "under_way",
             Self::Lost => "lost",
+            Self::Migrated => "migrated",
         }
     }
 }

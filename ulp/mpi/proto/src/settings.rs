@@ -5,6 +5,7 @@
 
 use crate::fast::{Design, Plan, Shape};
 use crate::segment::LAUNCHERS;
+use ferriband_heal::card::ADAPTERS;
 use ferriband_settings::Kind;
 pub use ferriband_settings::{From, LONGEST_FILE, Setting, Table, Values, Wrong};
 
@@ -126,6 +127,28 @@ const ROWS: &[Setting] = &[
         kind: Kind::Number(0..=1 << 30),
         default: "300",
         help: "Seconds without a word of a peer, while its connection is made anew, after which it is lost; 0: none are. A peer that the launcher says is there is waited for all the same, and so is one to or from which no message has gone.",
+    },
+    Setting {
+        name: "rails",
+        about: "heals",
+        kind: Kind::Number(1..=ADAPTERS as u64),
+        default: "4",
+        help: "Adapters of one kind that are opened at most, where device names none: connections move from one that fails to another. 1: the first alone.",
+    },
+    // A rank looks at its connections each 50 ms.
+    Setting {
+        name: "detect",
+        about: "heals",
+        kind: Kind::Number(50..=3_600_000),
+        default: "100",
+        help: "Milliseconds without an answer from a peer after which it is probed by each path: a path that is silent while another one carries is left.",
+    },
+    Setting {
+        name: "heal_log",
+        about: "heals",
+        kind: Kind::Bytes(64 << 10..=1 << 40),
+        default: "16M",
+        help: "Bytes of messages that this process keeps until their peers have acknowledged them, for all peers together; a message that finds no room waits. Each peer is sent one message in any case, and at most 256K of copies are kept for it.",
     },
     Setting {
         name: "design",
@@ -310,12 +333,19 @@ mod tests {
             said("FERRIBAND_MPI_EAGER", "8129"),
             "FERRIBAND_MPI_EAGER=8129: it can be bytes from 0 to 8128"
         );
+        assert_eq!(
+            said("FERRIBAND_MPI_RAILS", "5"),
+            "FERRIBAND_MPI_RAILS=5: it can be a number from 1 to 4"
+        );
         for (name, value) in [
             ("RNDV", ""),
             ("RNDV_PIECE", "1"),
             ("BLOCK", "5000"),
             ("OPEN_AFTER", "1K"),
             ("STATS", "2"),
+            ("RAILS", "0"),
+            ("DETECT", "49"),
+            ("HEAL_LOG", "1K"),
         ] {
             said(&SETTINGS.variable(name), value);
         }

@@ -14,6 +14,7 @@ use ferriband_transport::types::{AddressVector, MigState, QpAttr, QpAttrMask, Qp
 
 use super::{PacketSide, Qp, Turn};
 use crate::base::error::Error;
+use crate::device::fabric;
 use crate::lock;
 use crate::objects::catch::Catch;
 use crate::wire::packets::handling;
@@ -117,8 +118,10 @@ impl Qp {
             std::mem::swap(&mut side.path, &mut side.ways.alternate);
             side.ways.origins.swap(0, 1);
             self.set_pace(side);
-            let port = side.machine.query().port_num;
-            self.port.store(port, Ordering::Relaxed);
+            let attr = side.machine.query();
+            self.port.store(attr.port_num, Ordering::Relaxed);
+            let device = &self.ctx.device.info.name;
+            fabric::look_into(device, self.qpn, attr.alt_port_num, &attr.alt_av);
         }
         side.ways.followed = migrations;
         side.machine.packets_come_by(CameBy::Primary);

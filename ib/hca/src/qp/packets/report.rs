@@ -8,6 +8,7 @@ use ferriband_transport::types::{Completion, Instant, QpAttr, WcStatus};
 use ferriband_transport::{Cause, Drop as Lost, QpCounters};
 
 use crate::base::incident;
+use crate::device::fabric;
 use crate::lock;
 use crate::qp::Qp;
 use crate::qp::packets::{Oddities, PacketSide};
@@ -60,6 +61,33 @@ impl Qp {
             roce.ports.counts.of(ifindex).add(counter, 1);
         }
         incident::request_failed(completion, self.report_of(side));
+        if completion.status == WcStatus::RetryExcErr {
+            self.look_into_path(&side.machine.query());
+        }
+    }
+
+    /// The program gives the connection up; if what it sent is not answered, the fabric is asked why.
+    #[cold]
+    pub(in crate::qp) fn look_into_silence(&self) {
+        let guard = lock(&self.packets);
+        let Some(side) = guard.as_deref() else {
+            return;
+        };
+        let attr = side.machine.query();
+        let progress = progress(side, &attr);
+        let newest = progress.tries.last().map(|one| one.psn);
+        if progress.una != progress.next && newest == Some(progress.una) {
+            self.look_into_path(&attr);
+        }
+    }
+
+    fn look_into_path(&self, attr: &QpAttr) {
+        fabric::look_into(
+            &self.ctx.device.info.name,
+            self.qpn,
+            attr.port_num,
+            &attr.av,
+        );
     }
 
     /// Adds what this queue pair has counted since the last time to its port's counters. Not for each packet: when a timer goes off, when

@@ -34,7 +34,7 @@ pub struct Chosen {
     /// `acks`: messages by verbs are kept until the peer's runtime has acknowledged them. Not where
     /// no connection is made anew: nothing else needs them.
     pub acks: bool,
-    /// `heal` and `heal_for`.
+    /// `heal`, `heal_for`, `rails`, `detect` and `heal_log`.
     pub heal: Heal,
     /// `coll`: algorithms of collectives that stand before all rows of the table that chooses.
     pub coll: String,
@@ -81,6 +81,9 @@ impl Chosen {
         let heal = Heal {
             is_on: values.flag("heal"),
             for_ns: Some(values.number("heal_for") * 1_000_000_000).filter(|ns| *ns != 0),
+            rails: count("rails") as usize,
+            detect_ns: values.number("detect") * 1_000_000,
+            log: values.number("heal_log"),
         };
         Self {
             same_host: Reached::on_one_host(values.text("same_host")),
@@ -213,6 +216,14 @@ mod tests {
         assert!(!set("acks", "0").acks);
         assert!(nothing.heal.is_on && nothing.heal.for_ns == Some(300_000_000_000));
         assert_eq!(set("heal_for", "0").heal.for_ns, None);
+        assert_eq!((nothing.heal.rails, set("rails", "2").heal.rails), (4, 2));
+        let detect = |value| set("detect", value).heal.detect_ns;
+        assert_eq!(
+            [nothing.heal.detect_ns, detect("250")],
+            [100_000_000, 250_000_000]
+        );
+        let log = |value| set("heal_log", value).heal.log;
+        assert_eq!([nothing.heal.log, log("1M")], [16 << 20, 1 << 20]);
         let heals_not = set("heal", "0");
         assert!(!heals_not.heal.is_on && !heals_not.acks);
         assert_eq!(set("device", "ferri0").device.as_deref(), Some("ferri0"));

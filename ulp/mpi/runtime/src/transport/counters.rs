@@ -76,6 +76,9 @@ pub struct Told {
     pub healed_bytes: u64,
     /// Connections that are being made anew now.
     pub healing: u64,
+    /// Times that a connection went on by another path, to which its adapters went over by
+    /// themselves.
+    pub migrations: u64,
 }
 
 /// Heals that are kept for `ferriband_mpi_heals`.

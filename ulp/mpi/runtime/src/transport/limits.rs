@@ -62,6 +62,12 @@ pub struct Heal {
     pub is_on: bool,
     /// `heal_for`: nanoseconds without a word of the peer after which it is lost; none: never.
     pub for_ns: Option<u64>,
+    /// `rails`: adapters that are opened at most.
+    pub rails: usize,
+    /// `detect`: nanoseconds without an answer after which a peer is probed.
+    pub detect_ns: u64,
+    /// `heal_log`: bytes of messages that are kept at most.
+    pub log: u64,
 }
 
 /// How the RDMA fast path is used.

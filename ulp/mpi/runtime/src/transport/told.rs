@@ -68,7 +68,8 @@ impl Transports {
             "ferriband MPI: rank {}: {} remote peers; fast path: {}, {} channels out, {} in, {} bytes ({} of blocks, {} of mirrors, {} of staging, {} of return words), \
              {} of {} messages ({share:.2} %); not by it: {} without a channel, {} paused, {} without credit, {} too long, {} without room, {} in bundles; channels opened {}, closed {} \
              (for a larger block {}), refused {}; {} pauses; {} long messages moved, {} came by SEND; {} bytes of logs, full {} times; \
-             {} heals, {:.3} ms in all, {:.3} ms the longest, {} bytes sent again",
+             {} heals, {:.3} ms in all, {:.3} ms the longest, {} bytes sent again; \
+             {} went on by a second path",
             rank,
             told.remote_peers,
             net.design().name(),
@@ -100,6 +101,7 @@ impl Transports {
             told.heals_total_ns as f64 / 1e6,
             told.heals_longest_ns as f64 / 1e6,
             told.healed_bytes,
+            told.migrations,
         );
         if let Some(counts) = net.registered() {
             complain!(

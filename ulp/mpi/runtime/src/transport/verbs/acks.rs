@@ -41,7 +41,12 @@ impl Net {
         let has_room = link.acks.log.has_room(length);
         let is_news = !has_room && !link.acks.is_log_full;
         link.acks.is_log_full = !has_room;
+        let is_bounded = is_news && link.acks.log.is_bounded(length);
         self.stats.log_full += u64::from(is_news);
+        if is_bounded {
+            // Too little is kept here for the peer to tell by itself what it has taken.
+            self.ask_for_acknowledgement(peer);
+        }
         has_room
     }
 

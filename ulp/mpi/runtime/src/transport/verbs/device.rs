@@ -17,7 +17,8 @@ use crate::errors::{MpiError, Outcome};
 use crate::transport::limits::{Rendezvous, Wanted};
 use crate::transport::polling::Polling;
 use ferriband_heal::AdapterId;
-use ferriband_heal::card::{ADAPTERS, Card};
+use ferriband_heal::card::Card;
+use ferriband_heal::kept::Budget;
 use ferriband_ibv::{Choice, Context, Device, EventKind, LinkLayer, PortState, QKey, Verbs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,10 +64,16 @@ impl Net {
         }
         rails.begin(&rail);
         let has_rails = !rails.others.is_empty();
+        // What is kept in staging buffers is a part of it that is set aside, so that nobody counts
+        // them.
+        let stage = u64::from(stages.size());
+        let held = Stages::most_held(wanted.limits.heal.log / 4 / stage);
+        let log = wanted.limits.heal.log - u64::from(held) * stage;
         let mut net = Self {
             rail,
             rails,
-            stages: Stages::new(stages),
+            stages: Stages::new(stages, held),
+            log: Arc::new(Budget::new(log)),
             connect: Connect::new(me, reached, secret),
             links: (0..ranks).map(|_| None).collect(),
             blocks: Blocks::new(returns),
@@ -238,7 +245,7 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Chosen> {
     let mut passed_over = Vec::new();
     let mut all: Vec<(Arc<Context>, LinkLayer)> = Vec::new();
     let most = match wanted.name {
-        None if wanted.limits.heal.is_on => ADAPTERS,
+        None if wanted.limits.heal.is_on => wanted.limits.heal.rails,
         _ => 1,
     };
     for device in &devices {

@@ -2,16 +2,18 @@
 //! what the last messages said, long messages, and those that go together.
 
 use super::channel::Outbound;
-use super::heal::{Fence, GivenUp, KeysTold, Refused, Replay, Watched, Way};
+use super::heal::{Fence, GivenUp, KeysTold, Refused, Replay, Second, Watched, Way};
 use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
-use ferriband_heal::{AdapterId, Endpoint, Ns, Path, PathId, Paths, Reach, Session};
+use ferriband_heal::kept::Budget;
+use ferriband_heal::{AdapterId, Endpoint, Lids, Ns, Path, PathId, Paths, Reach, Session};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
 use ferriband_mpi_proto::replay::{self, PendingAck};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Until it is known.
 const SHORTEST_MTU: u32 = 256;
@@ -64,6 +66,10 @@ pub struct Wire {
     pub path: Path,
     /// Its number when the life began.
     pub by: Option<PathId>,
+    /// The path to which the adapters go over by themselves,
+    pub second: Option<Second>,
+    /// and what the peer was told of own LIDs for that.
+    pub lids: Lids,
     /// What looks for silence have found.
     pub watched: Watched,
     /// The PSN that its sends begin with.
@@ -159,7 +165,7 @@ pub struct Together {
 
 impl Link {
     /// None yet.
-    pub fn new(session: Session) -> Self {
+    pub fn new(session: Session, log: &Arc<Budget>, detect: Ns) -> Self {
         Self {
             wire: Wire {
                 session,
@@ -174,7 +180,9 @@ impl Link {
                 made_at: Default::default(),
                 path: Path::default(),
                 by: None,
-                watched: Watched::default(),
+                second: None,
+                lids: Lids::default(),
+                watched: Watched::after(detect),
                 psn: 0,
                 is_setting_up: false,
                 waits_to_say: false,
@@ -190,7 +198,10 @@ impl Link {
                 is_dead: false,
             },
             fast: Fast::default(),
-            acks: Acks::default(),
+            acks: Acks {
+                log: replay::Replay::within(log),
+                ..Acks::default()
+            },
             heads: Heads::default(),
             long: Long::default(),
             together: Together::default(),

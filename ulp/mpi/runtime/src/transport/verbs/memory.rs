@@ -79,6 +79,11 @@ impl Area {
         Ok(Self { region, size })
     }
 
+    /// Bytes of a buffer.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
     /// Has an adapter know them.
     pub fn register(&self, pd: &Arc<Pd>, access: Access) -> Result<Arc<Mr>, NoBuffers> {
         let bytes = self.bytes();

@@ -43,6 +43,7 @@ use crate::transport::contract::{Deliver, Done, Reached, Verdict};
 use crate::transport::limits::Limits;
 use block::Blocks;
 use bundle::Coalesce;
+use ferriband_heal::kept::Budget;
 use ferriband_mpi_proto::settings::LONGEST_BY_PACKETS;
 use heal::Rails;
 pub use heal::{call_attention, heed_attention, wants_attention};
@@ -56,6 +57,7 @@ pub use receive::Round;
 use setup::Connect;
 use stages::Stages;
 use stats::Stats;
+use std::sync::Arc;
 
 /// Bytes of a receive buffer: the longest message that comes eagerly, and its envelope.
 const RECEIVE: u32 = 8192;
@@ -93,6 +95,8 @@ pub struct Net {
     connect: Connect,
     /// By rank: connections, of those that there is one to, or that there will be.
     links: Vec<Option<Box<Link>>>,
+    /// What all of them may keep of messages that are not acknowledged.
+    log: Arc<Budget>,
     blocks: Blocks,
     moves: Moves,
     coalesce: Coalesce,

@@ -77,6 +77,8 @@ pub struct Face {
     pub(super) gid_index: u8,
     pub(super) gid: Gid,
     pub(super) lid: u16,
+    /// As many low bits of the LID lead to the port all the same.
+    pub(super) lmc: u8,
     pub(super) mtu: Mtu,
 }
 
@@ -176,6 +178,7 @@ impl Rail {
             is_ethernet,
             mtu: port.face.mtu.to_c() as u8,
             is_suspect,
+            lmc: port.face.lmc,
         }
     }
 
@@ -310,6 +313,7 @@ impl Device {
             gid_index,
             gid,
             lid: port.lid.0,
+            lmc: port.lmc,
             mtu: port.active_mtu,
         })
     }

@@ -128,7 +128,8 @@ impl Net {
             };
             let mut session = Session::new(me, peer, secret, limits);
             self.rails.introduce(&mut session, self.connect.now());
-            Box::new(Link::new(session))
+            let detect = Ns(self.limits.heal.detect_ns);
+            Box::new(Link::new(session, &self.log, detect))
         })
     }
 
@@ -174,7 +175,9 @@ impl Net {
             self.new_queue_pair(peer, adapter, port.max(1))
                 .map_err(|error| self.no_queue_pair(peer, &error))?;
         }
+        let lids = self.lids_of(adapter, port.max(1));
         let wire = &mut self.link(peer).wire;
+        wire.lids = lids;
         (wire.made_by, wire.made_at) = (Some((adapter, port.max(1))), (face.lid, face.gid.0));
         let qpn = wire.queue.qp.as_ref().map_or(0, |qp| qp.number().0);
         Ok(Endpoint {
@@ -183,6 +186,7 @@ impl Net {
             mtu: face.mtu.to_c() as u8,
             lid: face.lid,
             gid: face.gid.0,
+            other_lid: lids.other.map_or(0, |(_, lid)| lid),
         })
     }
 
@@ -257,6 +261,7 @@ impl Net {
         (link.wire.mtu, link.wire.end, link.wire.path) = (mtu.bytes(), *end, path);
         link.wire.by = Some(by);
         link.wire.id = Id::Peer(peer).in_life(epoch.0);
+        self.choose_second(peer, end);
         self.take_up(peer, &qp, psn, end)
             .map_err(|error| self.no_queue_pair(peer, &error))
     }
@@ -281,6 +286,7 @@ impl Net {
         let wire = &self.link(peer).wire;
         let (path, mtu) = (wire.path, wire.path.mtu.min(end.mtu).max(1));
         let route = self.route(&path);
+        let second = self.to_load(peer);
         let device = &self.rail_of(peer).device;
         let (theirs, ours) = (
             deep(device.limits.max_rd_atomic),
@@ -294,12 +300,20 @@ impl Net {
             max_dest_rd_atomic: theirs,
             min_rnr_timer: RNR_TIMER,
         })?;
-        qp.ready_to_send(&Rts {
+        let rts = Rts {
             sq_psn: psn,
             max_rd_atomic: ours,
             timeout: device.timeout,
             retry_cnt: RETRIES,
             rnr_retry: FOR_EVER,
-        })
+        };
+        if let Some(second) = second {
+            if qp.ready_to_send_armed(&rts, &second).is_ok() {
+                return Ok(());
+            }
+            // The adapter refuses it: without one it is as good as ever.
+            self.link(peer).wire.second = None;
+        }
+        qp.ready_to_send(&rts)
     }
 }

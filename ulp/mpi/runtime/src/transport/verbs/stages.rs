@@ -12,6 +12,8 @@ pub const STAGES: u32 = 128;
 /// Of these, the ones that records go through alone; they take others where those for SENDs are
 /// more than half.
 const RECORD_STAGES: u32 = 8;
+/// Buffers that messages may be kept in at most.
+const MOST_HELD: u32 = STAGES / 2 - RECORD_STAGES - 1;
 
 /// The buffers, and who uses them.
 pub struct Stages {
@@ -21,15 +23,23 @@ pub struct Stages {
     free: Vec<u32>,
     /// Those for records that nothing is in.
     free_for_records: Vec<u32>,
+    /// Of those for SENDs, as many are never kept.
+    not_held: usize,
 }
 
 impl Stages {
-    /// [`STAGES`] buffers, all free.
-    pub fn new(memory: Area) -> Self {
+    /// How many messages may be kept in buffers, where there is memory for `wanted` ones.
+    pub fn most_held(wanted: u64) -> u32 {
+        u32::try_from(wanted).map_or(MOST_HELD, |wanted| wanted.min(MOST_HELD))
+    }
+
+    /// [`STAGES`] buffers, all free; messages are kept in at most `held` of them.
+    pub fn new(memory: Area, held: u32) -> Self {
         Self {
             memory,
             free: (RECORD_STAGES..STAGES).rev().collect(),
             free_for_records: (0..RECORD_STAGES).rev().collect(),
+            not_held: (STAGES - RECORD_STAGES - held) as usize,
         }
     }
 
@@ -52,7 +62,7 @@ impl Stages {
     /// long after it has been sent. Not where buffers run short: others are to be sent to, too.
     #[inline]
     pub fn may_hold(&self, buffer: u32) -> bool {
-        buffer >= RECORD_STAGES && self.has_many()
+        buffer >= RECORD_STAGES && self.free.len() >= self.not_held
     }
 
     /// Nobody wants a buffer any more.

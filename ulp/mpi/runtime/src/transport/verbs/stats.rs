@@ -52,6 +52,8 @@ pub struct Heals {
     pub total_ns: u64,
     /// Bytes that were sent again.
     pub bytes: u64,
+    /// Times that a connection went on by its second path, without a heal.
+    pub migrations: u64,
     /// Heals by the numbers of their causes.
     pub causes: [u32; CAUSES],
     /// The last of them, the newest last.
@@ -185,6 +187,7 @@ impl Net {
             heals_total_ns: stats.heals.total_ns,
             healed_bytes: stats.heals.bytes,
             healing: links().filter(|link| link.is_healing()).count() as u64,
+            migrations: stats.heals.migrations,
             ..Told::default()
         }
     }

@@ -50,6 +50,8 @@ pub struct Spot {
     pub is_ethernet: bool,
     /// LID of the port; 0 on Ethernet.
     pub lid: u16,
+    /// As many low bits of it lead to the port all the same.
+    pub lmc: u8,
     /// GID of the port.
     pub gid: [u8; 16],
     /// Number of the queue pair that the rank itself looks at.
@@ -58,6 +60,19 @@ pub struct Spot {
     pub serial: u32,
     /// Flags of the rank's datagrams.
     pub flags: u8,
+}
+
+impl Spot {
+    /// Which of its LIDs answers one that comes from `lid`: the low bits of LIDs are those of the
+    /// route (IBA 4.1.3), and an answer takes the route of its question.
+    fn bits_to(&self, lid: u16) -> u8 {
+        let mask = (1_u16 << self.lmc.min(7)) - 1;
+        if self.is_ethernet {
+            0
+        } else {
+            (lid & mask) as u8
+        }
+    }
 }
 
 /// Where an answer goes: LID and GID of the peer's port, index of the own GID.
@@ -252,6 +267,7 @@ impl Echo {
             global: spot.is_ethernet.then_some((Gid(key.1), spot.gid_index)),
             hop_limit: 64,
             port: self.port,
+            path_bits: spot.bits_to(key.0),
             ..Route::default()
         };
         let way = Ah::create(&self.pd, &route)?;
@@ -282,7 +298,9 @@ fn answer_of(probe: &Datagram, whose: &Whose, spot: &Spot, (adapter, echo): (u8,
         word: Word::default(),
         errno: 0,
         end: Endpoint {
-            lid: spot.lid,
+            lid: spot
+                .lid
+                .wrapping_add(u16::from(spot.bits_to(probe.end.lid))),
             gid: spot.gid,
             ..Endpoint::default()
         },

@@ -113,6 +113,7 @@ impl Net {
                 gid_index: port.face.gid_index,
                 is_ethernet: self.rails.common.is_ethernet,
                 lid: port.face.lid,
+                lmc: port.face.lmc,
                 gid: port.face.gid.0,
                 ud: port.ud.number().0,
                 serial: self.rails.serial(),

@@ -23,6 +23,16 @@ pub struct Watched {
     pub(super) asked: Option<Ns>,
 }
 
+impl Watched {
+    /// Of a connection whose peer is probed where it has not answered for so long.
+    pub fn after(detect: Ns) -> Self {
+        Self {
+            probes: Probes::after(detect),
+            ..Self::default()
+        }
+    }
+}
+
 /// How far a connection has come.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Done {

@@ -2,7 +2,8 @@
 //!
 //! Owns: the steps of sessions ([`ferriband_heal::Session`]) and which of them need attention, the
 //! fence between two lives ([`fence`]), what is sent again behind it ([`replay`]), the adapters
-//! ([`rails`]), which keys peers know ([`renew`]), messages that are given up ([`withdraw`]), and
+//! ([`rails`]), the second paths of connections ([`migrate`]), which keys peers know ([`renew`]),
+//! messages that are given up ([`withdraw`]), and
 //! the datagrams of sessions ([`say`]).
 //! Steps are taken where no completion is in hand, so that none belongs to a later life than the
 //! one that it is looked at in. Must not know: what a message says. The design is
@@ -13,6 +14,7 @@ mod events;
 mod fence;
 mod looks;
 mod mail;
+mod migrate;
 mod probing;
 mod rails;
 mod refused;
@@ -34,6 +36,7 @@ use ferriband_ibv::{ErrorKind, QpState, VerbsError};
 pub use fence::Fence;
 pub use looks::{Looks, Watched};
 pub use mail::{call_attention, heed_attention, wants_attention};
+pub use migrate::Second;
 pub use rails::Rails;
 pub use refused::{Needed, Refused};
 pub use renew::KeysTold;

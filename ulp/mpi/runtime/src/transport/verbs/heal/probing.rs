@@ -121,8 +121,11 @@ impl Net {
         match self.link(peer).wire.watched.probes.poll_news() {
             Some(ProbeNews::Silent(by, verdict)) => self.judge_silence(peer, by, verdict),
             Some(ProbeNews::Return(by)) => {
-                self.link(peer).wire.session.handle_return(by, now);
-                self.heed(peer);
+                let is_second = self.is_second(peer, by);
+                if !is_second || !self.go_over(peer, Cause::Return) {
+                    self.link(peer).wire.session.handle_return(by, now);
+                    self.heed(peer);
+                }
             }
             None => (),
         }
@@ -141,6 +144,9 @@ impl Net {
     /// Nothing comes by the path of the life.
     fn judge_silence(&mut self, peer: u32, by: PathId, verdict: Verdict) {
         if !matches!(verdict, Verdict::Path | Verdict::Here) || !self.heals(peer) {
+            return;
+        }
+        if self.is_second_proven(peer) && self.go_over(peer, Cause::Silence) {
             return;
         }
         let now = self.connect.now();

@@ -96,7 +96,7 @@ impl Rails {
                     ud: port.ud.number().0,
                     echo: rail.echo_at(port.number),
                     lid: port.face.lid,
-                    lmc: 0,
+                    lmc: port.face.lmc,
                     mtu: port.face.mtu.to_c() as u8,
                     is_ethernet: self.common.is_ethernet,
                     is_active,
@@ -282,8 +282,16 @@ impl Net {
                     self.has_stopped(peer);
                 }
             }
+            (EventKind::PathMigrated, Subject::Qp { number, .. }) => {
+                if let Some(peer) = rail.numbers.rank_of(number.0) {
+                    self.heard_of_migration(peer);
+                }
+            }
             (
-                EventKind::QpFatal | EventKind::QpRequestError | EventKind::QpAccessError,
+                EventKind::QpFatal
+                | EventKind::PathMigrationError
+                | EventKind::QpRequestError
+                | EventKind::QpAccessError,
                 Subject::Qp { number, .. },
             ) => {
                 if let Some(peer) = rail.numbers.rank_of(number.0) {
@@ -355,6 +363,7 @@ impl Net {
         self.rails
             .adapters
             .handle(id, AdapterNews::PortUp(number), now);
+        self.arm_seconds();
         if (before.gid, before.lid) != (face.gid, face.lid) {
             self.rails.adapters.handle(id, AdapterNews::Address, now);
             let at = (face.lid, face.gid.0);
@@ -385,12 +394,16 @@ impl Net {
     ) {
         let now = self.connect.now();
         for peer in 0..self.links.len() as u32 {
-            let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            let Some(link) = self.links[peer as usize].as_deref() else {
                 continue;
             };
-            let wire = &mut link.wire;
-            if wire.made_by == Some((id, number)) && is_it(wire.made_at) {
-                wire.session.handle_port(id, number, cause, now);
+            let wire = &link.wire;
+            let is_by_it = wire.made_by == Some((id, number)) && is_it(wire.made_at);
+            // To another address nobody goes over: the peer knows none.
+            let goes_on = is_by_it && cause == Cause::PortDown && self.go_over(peer, cause);
+            if is_by_it && !goes_on {
+                let session = &mut self.link(peer).wire.session;
+                session.handle_port(id, number, cause, now);
                 self.heed(peer);
             }
         }
@@ -649,5 +662,6 @@ impl Net {
         found.retain(|path| path.udp_port == 0);
         wire.paths.renew(&found);
         wire.session.handle_paths(&wire.paths);
+        wire.follow_table();
     }
 }

@@ -5,7 +5,7 @@ use super::super::Net;
 use super::super::link::Link;
 use crate::trace;
 use crate::transport::counters::ToldHeal;
-use ferriband_heal::{Cause, PathId, Report, State};
+use ferriband_heal::{Cause, Path, PathId, Report, State};
 use ferriband_limit::without_signals;
 use ferriband_mpi_proto::heals::{self, Note, Outcome, Parts, Way, Whose};
 use ferriband_notes as notes;
@@ -57,24 +57,17 @@ impl Net {
                 }
             }
             // Whoever has lost the peer has said why.
-            Outcome::Lost => (),
+            Outcome::Lost | Outcome::Migrated => (),
         }
-        let pid = std::process::id();
         self.write_down(Note {
-            whose: Whose {
-                pid,
-                started: notes::started(pid).unwrap_or(0),
-                program: notes::program_of(pid).unwrap_or_default(),
-                rank: self.connect.me,
-                peer,
-            },
+            whose: self.whose(peer),
             at_ms,
             outcome,
             cause: report.cause,
             from: self.way(peer, report.from),
             to: match outcome {
                 Outcome::Healed => self.way(peer, report.to),
-                Outcome::UnderWay | Outcome::Lost => Way::default(),
+                _ => Way::default(),
             },
             parts,
             bytes: report.bytes,
@@ -147,10 +140,42 @@ impl Net {
         });
     }
 
+    /// The connection to `peer` goes on by another path, without a heal.
+    #[cold]
+    pub(super) fn tell_migration(&mut self, peer: u32, cause: Cause, (from, to): (&Path, &Path)) {
+        self.stats.heals.migrations += 1;
+        let since_1970 = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        self.write_down(Note {
+            whose: self.whose(peer),
+            at_ms: since_1970.as_millis() as u64,
+            outcome: Outcome::Migrated,
+            cause,
+            from: self.way_of(from),
+            to: self.way_of(to),
+            count: self.stats.heals.number,
+            ..Note::default()
+        });
+    }
+
+    /// Whose connection the one to `peer` is.
+    fn whose(&self, peer: u32) -> Whose {
+        let pid = std::process::id();
+        Whose {
+            pid,
+            started: notes::started(pid).unwrap_or(0),
+            program: notes::program_of(pid).unwrap_or_default(),
+            rank: self.connect.me,
+            peer,
+        }
+    }
+
     /// A line of the file, unless this process has written too many lately. What cannot be written
     /// is not: the program never suffers from it.
     fn write_down(&mut self, note: Note) {
-        let is_long = note.outcome != Outcome::Healed || note.parts.whole() >= LONG_NS;
+        let is_short = matches!(note.outcome, Outcome::Healed | Outcome::Migrated);
+        let is_long = !is_short || note.parts.whole() >= LONG_NS;
         let budget = &mut self.stats.heals.budgets[usize::from(is_long)];
         let Some(left_out) = budget.take(Instant::now()) else {
             return;
@@ -167,7 +192,10 @@ impl Net {
     fn way(&self, peer: u32, id: PathId) -> Way {
         let link = self.links[peer as usize].as_deref();
         let path = link.and_then(|link| link.wire.paths.known(id).copied());
-        let path = path.unwrap_or_default();
+        self.way_of(&path.unwrap_or_default())
+    }
+
+    fn way_of(&self, path: &Path) -> Way {
         let rail = self.rail(path.adapter).unwrap_or(&self.rail);
         let face = rail.port(path.port.max(1)).map(|port| port.face);
         let address = |lid: u16, gid: [u8; 16]| match self.rails.common.is_ethernet {
@@ -177,7 +205,9 @@ impl Net {
         Way {
             adapter: rail.device.name.clone(),
             port: path.port,
-            source: face.map_or_else(String::new, |face| address(face.lid, face.gid.0)),
+            source: face.map_or_else(String::new, |face| {
+                address(face.lid.wrapping_add(u16::from(path.slid_bits)), face.gid.0)
+            }),
             destination: address(path.dlid, path.dgid),
         }
     }

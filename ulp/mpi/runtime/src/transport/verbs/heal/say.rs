@@ -100,7 +100,7 @@ impl Net {
         let Some(rail) = self.rail_mut(path.adapter) else {
             return Ok(Gone::Yes);
         };
-        let datagram = addressed(rail, path.port, datagram, (serial, is_only));
+        let datagram = addressed(rail, &path, datagram, (serial, is_only));
         let name = rail.device.name.clone();
         let Some(port) = rail.port_mut(path.port) else {
             return Ok(Gone::Yes);
@@ -169,6 +169,7 @@ impl Net {
             global: self.rails.common.is_ethernet.then_some(global),
             hop_limit: 64,
             port: path.port,
+            path_bits: path.slid_bits,
             ..Route::default()
         }
     }
@@ -248,15 +249,15 @@ impl Net {
     }
 }
 
-/// With where this rank can be answered by that port.
+/// With where this rank can be answered by the port of that path.
 fn addressed(
     rail: &Rail,
-    port: u8,
+    path: &Path,
     mut datagram: Datagram,
     (serial, is_only): (u32, bool),
 ) -> Datagram {
-    let echo = rail.echo_at(port);
-    let Some(port) = rail.port(port) else {
+    let echo = rail.echo_at(path.port);
+    let Some(port) = rail.port(path.port) else {
         return datagram;
     };
     datagram.origin = Origin {
@@ -267,7 +268,9 @@ fn addressed(
         serial,
     };
     if datagram.kind != Kind::Rtu {
-        (datagram.end.lid, datagram.end.gid) = (port.face.lid, port.face.gid.0);
+        // From the LID by which it comes, so that answers take the route of their question.
+        let lid = port.face.lid.wrapping_add(u16::from(path.slid_bits));
+        (datagram.end.lid, datagram.end.gid) = (lid, port.face.gid.0);
     }
     datagram
 }
