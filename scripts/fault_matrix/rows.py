@@ -97,9 +97,10 @@ def queue_pairs(rng):
     return steps
 
 
-def fatal(words):
+def fatal(words, places=(HERE,)):
     def steps(rng):
-        return [(HERE, f"at {rng.randrange(500)}ms fatal {DEVICES[HERE]} {words}\nfor 1m\n")]
+        at = rng.randrange(500)
+        return [(place, f"at {at}ms fatal {DEVICES[place]} {words}\nfor 1m\n") for place in places]
 
     return steps
 
@@ -151,6 +152,7 @@ ROWS = [
     Row("queue pairs fail", 1.5, queue_pairs),
     Row("another address after a flap", 1, moved),
     Row("device fails for 2 s", 2.5, fatal("--for 2s")),
+    Row("both devices fail for 2 s", 2.5, fatal("--for 2s", (HERE, THERE))),
     Row("device fails for 2 s beside a second one", 4, fatal("--for 2s"), has_second=True),
     Row("no packets for 3 s beside a second adapter", 5, rules("3s", "drop"), has_second=True),
     Row("device fails for good", 1, fatal("--gone"), has_second=True),

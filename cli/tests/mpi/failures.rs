@@ -159,18 +159,23 @@ fn who_only_looks_notices_that_its_connection_has_failed() {
 /// are there.
 const AS_OF_ANOTHER: &str = "unset FERRIBAND_MPI_HOST_FD FERRIBAND_MPI_BELLS FERRIBAND_MPI_PMI";
 
+/// A program that is started by such a launcher.
+fn as_of_another(program: &Program) -> Program {
+    let script = program.0.with_extension("sh");
+    let text = format!("#!/bin/sh\n{AS_OF_ANOTHER}\nexec {}\n", program.0.display());
+    std::fs::write(&script, text).expect("it is written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("it is ours");
+    Program(script)
+}
+
 #[test]
 fn a_peer_that_computes_is_not_lost_for_silence_and_one_that_is_stopped_is() {
     if !has_network_namespaces() {
         return;
     }
     let program = Program::new("computes");
-    let script = program.0.with_extension("sh");
-    let text = format!("#!/bin/sh\n{AS_OF_ANOTHER}\nexec {}\n", program.0.display());
-    std::fs::write(&script, text).expect("it is written");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).expect("it is ours");
-    let script = Program(script);
+    let script = as_of_another(&program);
     let patience = ("FERRIBAND_MPI_HEAL_FOR", "2");
     let output = two_hosts(std::slice::from_ref(&script), &[patience]);
     let said = String::from_utf8_lossy(&output.stdout);
@@ -246,6 +251,50 @@ fn long_messages_go_on_when_an_administrator_lets_queue_pairs_fail() {
 #[test]
 fn long_messages_go_on_when_the_only_device_of_both_ranks_fails_and_is_opened_anew() {
     long_messages_go_on_while(&WAYS, ["fatal ferri0 --for 30ms", "0.4", "6"]);
+}
+
+/// The devices of two hosts fail at once and come back with other numbers, again and again, once
+/// the job has left the file of which the name is in OUTSIDE.
+const LETS_BOTH_FAIL: &str = r#"
+ferriband=$0; hosts=$1; program=$2
+"$ferriband" mpirun -n "$RANKS" --timeout 300 --netns "$hosts" "$program" & job=$!
+while kill -0 $job 2>/dev/null; do
+    if [ -e "$OUTSIDE" ]; then
+        nsenter --net="${hosts%,*}" "$ferriband" fault fatal ferri_va --for 30ms >/dev/null 2>&1 & one=$!
+        nsenter --net="${hosts#*,}" "$ferriband" fault fatal ferri_vb --for 30ms >/dev/null 2>&1 || true
+        wait $one || true
+    fi
+    sleep 0.4
+done
+wait $job
+"#;
+
+#[test]
+fn long_messages_go_on_when_the_only_devices_of_two_hosts_fail_at_once() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let program = Program::new("healslong");
+    let script = as_of_another(&program);
+    // Cards lie in the segment that all ranks see; or each rank tells its own by TCP.
+    for (ranks, started) in [("2", &program), ("4", &script)] {
+        let file = format!("{}.outside{ranks}", program.0.display());
+        let output = Command::new("unshare")
+            .args(["--user", "--map-current-user", "--keep-caps", "--net", "sh"])
+            .arg(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/tests/mpi_two_hosts.sh"
+            ))
+            .args(["--", "sh", "-c", LETS_BOTH_FAIL, FERRIBAND, "@HOSTS@"])
+            .arg(&started.0)
+            .env("FERRIBAND_LIB_DIR", library_dir())
+            .envs([("RANKS", ranks), ("ROUNDS", "6"), ("OUTSIDE", &file)])
+            .stdin(Stdio::null())
+            .output()
+            .expect("unshare runs");
+        says(&output, &format!("healslong: {ranks} ranks: ok\n"), ranks);
+    }
+    program.leaves_nobody();
 }
 
 #[test]

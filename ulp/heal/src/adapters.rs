@@ -7,8 +7,9 @@
 //! again, or another one is used) and its Figure 3.
 //!
 //! A port that is ACTIVE is not yet a port that carries: [`AdapterStep::Back`] comes only behind
-//! three probes in a row that were answered. The owner answers each [`AdapterStep::Close`] with
-//! [`AdapterNews::Closed`] and each [`AdapterStep::Reopen`] with [`AdapterNews::Opened`].
+//! three probes in a row that were answered, or behind the first one where sessions have no adapter
+//! at all. The owner answers each [`AdapterStep::Close`] with [`AdapterNews::Closed`] and each
+//! [`AdapterStep::Reopen`] with [`AdapterNews::Opened`].
 
 use crate::card::ADAPTERS;
 use crate::number::{AdapterId, Ns};
@@ -17,8 +18,11 @@ use crate::number::{AdapterId, Ns};
 mod tests;
 
 const MILLISECOND: u64 = 1_000_000;
-/// Pauses before an adapter that could not be opened is tried again.
-const FIRST_NS: u64 = MILLISECOND;
+/// An adapter that could not be opened is tried again after this part of the time for which it has
+/// been away: so what passes while nobody tries stays small beside that.
+const PART: u64 = 64;
+/// The shortest and the longest of these pauses.
+const SHORTEST_NS: u64 = MILLISECOND;
 const LONGEST_NS: u64 = 1000 * MILLISECOND;
 /// Two connections that meet status 12 within so long make the adapter suspect.
 const TOGETHER_NS: u64 = 100 * MILLISECOND;
@@ -193,7 +197,8 @@ struct Adapter {
     is_out: bool,
     tells_failed: bool,
     tells_back: bool,
-    pause_ns: u64,
+    /// When it was first closed since it last carried.
+    away: Option<Ns>,
     rounds: Rounds,
     /// The last connection that met status 12, and when.
     unanswered: Option<(u32, Ns)>,
@@ -209,7 +214,7 @@ impl Adapter {
             is_out: false,
             tells_failed: false,
             tells_back: false,
-            pause_ns: 0,
+            away: None,
             rounds: Rounds::default(),
             unanswered: None,
         }
@@ -236,9 +241,13 @@ impl Adapter {
 
     fn wait(&mut self, now: Ns) {
         let is_gone = self.health == Health::Gone;
-        let pause = if is_gone { LONGEST_NS } else { self.pause_ns };
+        let pause = match self.away {
+            _ if is_gone => LONGEST_NS,
+            None => 0,
+            Some(away) => (now.since(away) / PART).clamp(SHORTEST_NS, LONGEST_NS),
+        };
         self.work = Work::Wait(now.after(pause));
-        self.pause_ns = (self.pause_ns * 2).clamp(FIRST_NS, LONGEST_NS);
+        self.away.get_or_insert(now);
     }
 
     fn handle(&mut self, id: usize, news: AdapterNews, now: Ns) {
@@ -301,9 +310,15 @@ impl Adapter {
     /// Three probes are answered.
     fn carries(&mut self) {
         self.rounds.end();
-        (self.health, self.pause_ns) = (Health::Up, 0);
+        (self.health, self.away) = (Health::Up, None);
         self.tells_back = self.is_out;
         self.is_out = false;
+    }
+
+    /// Whether this has been the answer to the probe under way.
+    fn is_answer(&self, id: usize, counter: u32) -> bool {
+        let rounds = &self.rounds;
+        rounds.at.is_some() && rounds.is_answered && counter == rounds.counter(id)
     }
 
     /// Whether it is open, and nobody has answered for long.
@@ -311,7 +326,7 @@ impl Adapter {
         self.rounds.at.is_some() && now.since(self.rounds.began) >= LAST_NS
     }
 
-    /// It is used without proof, because there is no other: all that could answer may be stopped.
+    /// It is used without the proof of a row, because there is no other.
     fn last(&mut self) {
         self.health = Health::Suspect;
         (self.tells_back, self.is_out) = (true, false);
@@ -359,6 +374,12 @@ impl Adapters {
             return;
         };
         one.handle(usize::from(id.0), news, now);
+        // A row keeps connections from going back to what fails again; here they have nothing.
+        let at = usize::from(id.0);
+        let is_heard = matches!(news, AdapterNews::Probed(counter) if one.is_answer(at, counter));
+        if is_heard && !self.has_any() {
+            self.all[at].last();
+        }
         let has = self.has_any();
         self.tells_none = (self.tells_none || had) && !has;
     }
@@ -378,6 +399,15 @@ impl Adapters {
     pub fn is_open(&self, id: AdapterId) -> bool {
         let one = self.all.get(usize::from(id.0));
         one.is_some_and(|one| one.work == Work::Open)
+    }
+
+    /// The counter of its probe that is under way, and that nobody has answered: it may go once
+    /// more, to a peer of whom it is known only now where it is.
+    pub fn unanswered_probe(&self, id: AdapterId) -> Option<u32> {
+        let at = usize::from(id.0);
+        let rounds = self.all.get(at).map(|one| &one.rounds)?;
+        let is_under_way = rounds.at.is_some() && !rounds.is_due && !rounds.is_answered;
+        is_under_way.then(|| rounds.counter(at))
     }
 
     /// How it is.
@@ -409,6 +439,7 @@ impl Adapters {
         }
         if !self.has_any() {
             let mut all = self.all.iter_mut();
+            // All that could answer may be stopped.
             if let Some(one) = all.find(|one| one.is_unanswered(now)) {
                 one.last();
             }

@@ -299,9 +299,29 @@ impl Datagram {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A PROBE of rank 1 to rank 0, from its first adapter.
+    pub fn probe() -> Datagram {
+        Datagram {
+            kind: Kind::Probe,
+            cause: Cause::First,
+            secret: 0,
+            from: 1,
+            to: 0,
+            epoch: Epoch(1),
+            word: Word::default(),
+            errno: 0,
+            end: Endpoint::default(),
+            path: PathId(0),
+            origin: Origin::default(),
+            since_us: 0,
+            tries: 0,
+            after: Epoch::NONE,
+        }
+    }
 
     fn datagram() -> impl Strategy<Value = Datagram> {
         let head = (1_u8..=7, 0_u8..17, any::<u64>(), any::<[u32; 2]>(), 1_u32..);

@@ -8,6 +8,7 @@
 //! of a path that is in the table no more is given to another one only where no other place is
 //! left, the one that went first before the others.
 
+use crate::datagram::Datagram;
 use crate::number::{AdapterId, Ns, PathId};
 
 #[cfg(test)]
@@ -333,6 +334,16 @@ impl Paths {
         }
     }
 
+    /// By which path the probe of an own adapter with this counter goes: one by which a probe was
+    /// answered within a second; else by all paths from that adapter in turn.
+    pub fn probe_by(&self, adapter: AdapterId, counter: u32, now: Ns) -> Option<PathId> {
+        let is_by = |by: &PathId| self.all[usize::from(by.0)].path.adapter == adapter;
+        let all: Vec<PathId> = self.ids().filter(is_by).collect();
+        let mut proven = all.iter().filter(|by| self.is_proven(**by, now));
+        let in_turn = || all.get(counter as usize % all.len().max(1));
+        proven.next().or_else(in_turn).copied()
+    }
+
     /// Whether it failed within 10 s.
     pub fn is_avoided(&self, id: PathId, now: Ns) -> bool {
         let one = self.all.get(usize::from(id.0));
@@ -361,9 +372,22 @@ impl Paths {
         self.all.get(usize::from(id.0)).map(|one| &one.path)
     }
 
-    /// The path in the table from this own port to this address by which a datagram has come: the
-    /// one to this LID, the source of the datagram, if it is there, else the best.
-    pub fn found(
+    /// The path by which a datagram has come to this own port: one to the address that it comes
+    /// from; else, as the table may be of before, one to the adapter that it names. `route` is how
+    /// far the LID that it was sent from is from the port's first, where that can be seen.
+    pub fn came_by(&self, to: (AdapterId, u8), datagram: &Datagram, route: u16) -> Option<PathId> {
+        let end = &datagram.end;
+        let exact = self.found(to.0, to.1, &end.gid, end.lid.wrapping_add(route));
+        let is_between = |by: &PathId| {
+            let path = self.all[usize::from(by.0)].path;
+            (path.adapter, path.port, path.peer) == (to.0, to.1, datagram.origin.adapter)
+        };
+        exact.or_else(|| self.best(None, MOST).into_iter().find(is_between))
+    }
+
+    /// The path in the table from this own port to this address: the one to this LID if it is
+    /// there, else the best.
+    pub(crate) fn found(
         &self,
         adapter: AdapterId,
         port: u8,

@@ -187,9 +187,9 @@ fn by_route(source: &Source, peer: AdapterId, to: &Address, route: u8) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Paths;
     use crate::datagram::{Endpoint, Origin};
-    use crate::number::{Epoch, PathId, Word};
-    use crate::{Cause, Paths};
+    use crate::number::PathId;
 
     fn address(gid: u8) -> Address {
         Address {
@@ -218,32 +218,20 @@ mod tests {
 
     fn datagram(adapter: u8, serial: u32, gid: u8) -> Datagram {
         let from = address(gid);
-        Datagram {
-            kind: Kind::Probe,
-            cause: Cause::First,
-            secret: 0,
-            from: 1,
-            to: 0,
-            epoch: Epoch(1),
-            word: Word::default(),
-            errno: 0,
-            end: Endpoint {
-                lid: from.lid,
-                gid: from.gid,
-                ..Endpoint::default()
-            },
-            path: PathId(0),
-            origin: Origin {
-                adapter: AdapterId(adapter),
-                flags: 0,
-                ud: from.ud,
-                echo: from.echo,
-                serial,
-            },
-            since_us: 0,
-            tries: 0,
-            after: Epoch::NONE,
-        }
+        let mut datagram = crate::datagram::tests::probe();
+        datagram.end = Endpoint {
+            lid: from.lid,
+            gid: from.gid,
+            ..Endpoint::default()
+        };
+        datagram.origin = Origin {
+            adapter: AdapterId(adapter),
+            flags: 0,
+            ud: from.ud,
+            echo: from.echo,
+            serial,
+        };
+        datagram
     }
 
     fn uds(reach: &Reach) -> Vec<u32> {

@@ -3,7 +3,8 @@
 //!
 //! Owns: sealed shared memory ([`Segment`], [`Reader`]), wake-ups ([`wake`]: eventfds, futexes),
 //! copies in memory ([`copy`]) and between address spaces ([`cma`]), threads that take no signals
-//! ([`signals`]), what a forked child finds of state ([`fork`]). Must not know: which protocol
+//! ([`signals`]), what a forked child finds of state ([`fork`]), the host's addresses
+//! ([`interfaces`]). Must not know: which protocol
 //! uses it, what lies where in a segment, who the processes are and how they came by one another's
 //! descriptors and process ids.
 //!
@@ -15,10 +16,12 @@
 pub mod cma;
 pub mod copy;
 pub mod fork;
+mod interfaces;
 pub mod segment;
 pub mod signals;
 pub mod wake;
 
+pub use interfaces::{Interface, interfaces};
 pub use segment::{MapError, OutOfRange, Reader, Segment};
 pub use wake::{Event, Until, Wait};
 

@@ -107,23 +107,72 @@ fn an_adapter_in_error_is_closed_opened_and_probed_before_it_is_back() {
 }
 
 #[test]
-fn opening_is_tried_again_after_pauses_that_double_to_a_second() {
+fn opening_is_tried_again_after_a_part_of_the_time_that_it_was_away() {
     let mut all = Adapters::new(&[1]);
     let mut now = Ns(0);
     all.handle(ID, Fatal, now);
     steps(&mut all);
     all.handle(ID, Closed, now);
-    let mut pauses = Vec::new();
-    for _ in 0..14 {
+    let mut tries = Vec::new();
+    while now < Ns(200_000 * MILLISECOND) {
         let at = all.poll_timeout().expect("it is opened again");
-        pauses.push(at.since(now) / MILLISECOND);
+        tries.push((now, at.since(now)));
         now = at;
         all.handle_timeout(now);
         assert_eq!(steps(&mut all), [AdapterStep::Reopen(ID)]);
         all.handle(ID, Opened(Err(19)), now);
     }
-    assert_eq!(pauses[..5], [0, 1, 2, 4, 8]);
-    assert_eq!(pauses[11..], [1000, 1000, 1000]);
+    assert_eq!(tries[0].1, 0);
+    for (away, pause) in &tries[1..] {
+        let part = (away.0 / 64).clamp(MILLISECOND, 1000 * MILLISECOND);
+        assert_eq!(*pause, part, "after {away:?}");
+    }
+    assert!(tries.len() < 800, "{} tries", tries.len());
+    assert_eq!(tries.last().map(|(_, pause)| *pause), Some(LONGEST_NS));
+    // One that is opened and fails at once has been away all the time.
+    all.handle_timeout(all.poll_timeout().expect("a time"));
+    steps(&mut all);
+    all.handle(ID, Opened(Ok(())), now);
+    all.handle(ID, Fatal, now);
+    steps(&mut all);
+    all.handle(ID, Closed, now);
+    assert_eq!(all.poll_timeout(), Some(now.after(LONGEST_NS)));
+}
+
+#[test]
+fn where_there_is_no_adapter_the_first_answer_brings_one_back() {
+    let mut all = Adapters::new(&[1, 1]);
+    for id in [ID, OTHER] {
+        all.handle(id, Fatal, Ns(0));
+        steps(&mut all);
+        all.handle(id, Closed, Ns(0));
+        all.handle_timeout(Ns(0));
+        steps(&mut all);
+        assert_eq!(all.unanswered_probe(id), None, "it is closed");
+    }
+    for id in [ID, OTHER] {
+        all.handle(id, Opened(Ok(())), Ns(0));
+    }
+    let counters: Vec<u32> = steps(&mut all)
+        .into_iter()
+        .map(|step| match step {
+            AdapterStep::Probe { counter, .. } => counter,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(all.unanswered_probe(ID), Some(counters[0]));
+    // It goes once more, to a peer whose card has come; that one answers.
+    all.handle(ID, Probed(counters[0]), Ns(5));
+    assert_eq!(steps(&mut all), [AdapterStep::Back(ID)]);
+    assert_eq!((all.health(ID), all.may_use(ID)), (Health::Suspect, true));
+    assert_eq!(all.unanswered_probe(ID), None);
+    // The other one has to prove that it carries.
+    all.handle(OTHER, Probed(counters[1]), Ns(5));
+    assert_eq!(steps(&mut all), []);
+    assert!(!all.may_use(OTHER));
+    let (told, _) = answered(&mut all, Ns(5 + APART_NS));
+    assert_eq!(told, [AdapterStep::Back(OTHER)]);
+    assert_eq!([all.health(ID), all.health(OTHER)], [Health::Up; 2]);
 }
 
 #[test]
@@ -153,7 +202,7 @@ fn a_device_that_is_gone_is_looked_for_each_second_and_comes_back() {
 
 #[test]
 fn a_lost_probe_begins_the_row_again() {
-    let mut all = Adapters::new(&[1]);
+    let mut all = Adapters::new(&[1, 1]);
     all.handle(ID, PortDown(1), Ns(0));
     all.handle(ID, PortUp(1), Ns(0));
     let mut now = Ns(0);
@@ -298,7 +347,8 @@ impl Owner {
                     assert!(std::mem::take(&mut self.is_out[at]), "it was not out");
                     let has_waited = now.since(Ns(0)) >= LAST_NS;
                     let is_last = self.is_out.iter().filter(|out| **out).count() == 1;
-                    let is_proven = self.row[at] >= ROW || is_last && has_waited;
+                    let is_proven =
+                        self.row[at] >= ROW || is_last && (has_waited || self.row[at] > 0);
                     assert!(is_proven, "back behind {} probes", self.row[at]);
                 }
             }

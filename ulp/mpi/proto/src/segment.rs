@@ -67,7 +67,7 @@ pub const MAX_RANKS: u32 = 512;
 
 /// Marks the segment.
 const MAGIC: u64 = 0x3150_4d49_5252_4546;
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 /// Bytes of a rank's area.
@@ -127,6 +127,9 @@ pub mod area {
     /// Words of u64, a [`crate::heals::RankReport`]: what the rank has moved, as it says at its
     /// end.
     pub const REPORT: u64 = 512;
+    /// A [`ferriband_heal::inquiry::CardPort`] of a rank that does not share this segment, written
+    /// with its card by the rank that made the segment; zeros if there is none.
+    pub const CARD_PORT: u64 = 704;
 }
 
 /// Offsets in a channel's line.
@@ -436,6 +439,8 @@ mod tests {
         const {
             assert!(area::HAS_CARD + 4 <= area::JOINT && area::JOINT_DONE + 8 <= area::CARD);
             assert!(area::CARD + ferriband_heal::card::CARD as u64 <= area::REPORT);
+            assert!(area::REPORT + 8 * crate::heals::REPORT_WORDS as u64 <= area::CARD_PORT);
+            assert!(area::CARD_PORT + ferriband_heal::inquiry::CARD_PORT as u64 <= AREA);
         }
     }
 

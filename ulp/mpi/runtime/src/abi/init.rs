@@ -109,12 +109,15 @@ fn reach_others(transports: &mut Transports, chosen: &Chosen) -> Outcome {
         },
     };
     let card = transports.open(wanted)?;
-    if let (Some(host), Some(card)) = (&transports.host, card)
-        && wireup::has_far_ranks(host)
-    {
-        wireup::exchange(host, &card)?;
+    let has_far = transports.host.as_ref().is_some_and(wireup::has_far_ranks);
+    let Some(card) = card.filter(|_| has_far) else {
+        return Ok(());
+    };
+    let port = transports.open_card_port();
+    match &transports.host {
+        Some(host) => wireup::exchange(host, &card, port.as_ref()),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Waits for all ranks and for what is still to be sent; without sessions this rank may go.

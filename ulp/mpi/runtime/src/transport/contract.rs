@@ -8,6 +8,7 @@ use crate::ground::memory::{Sink, Source};
 use crate::handle::Token;
 use crate::trace;
 use ferriband_heal::card::Card;
+use ferriband_heal::inquiry::CardPort;
 use ferriband_mpi_proto::envelope::{Cts, Envelope, GET, Kind, PUT, Rts, WHOLE};
 use zerocopy::FromBytes;
 
@@ -193,6 +194,10 @@ pub trait Roster {
 
     /// Where a rank's datagrams go, once it has said so.
     fn card(&self, rank: u32) -> Option<Card>;
+
+    /// Where the process of a rank tells the rank's card, if that lies in no memory that is seen
+    /// here.
+    fn card_port(&self, rank: u32) -> Option<CardPort>;
 
     /// Whether a rank has nothing more to say, and wants to hear nothing.
     fn is_over(&self, rank: u32) -> bool;

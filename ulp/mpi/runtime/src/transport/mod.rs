@@ -24,6 +24,7 @@ use contract::{
     Refused, Sent, Served,
 };
 use ferriband_heal::card::Card;
+use ferriband_heal::inquiry::CardPort;
 use ferriband_mpi_proto::fast::Design;
 use ferriband_mpi_proto::sizes::SharedSizes;
 use host::Host;
@@ -97,6 +98,12 @@ impl Transports {
         host.set_card(&card);
         self.net = Some(Box::new(net));
         Ok(Some(card))
+    }
+
+    /// Where this process tells its rank's card to ranks of other hosts from here on, if there is
+    /// need of it.
+    pub fn open_card_port(&mut self) -> Option<CardPort> {
+        self.net.as_mut()?.open_card_port()
     }
 
     /// What moves messages to and from a rank.

@@ -256,6 +256,7 @@ impl World {
     pub fn publish(&mut self, me: usize) {
         self.ranks[me].serial = self.ranks[me].serial.wrapping_add(2);
         let card = self.card(me);
+        self.told[me] = card;
         let half = &mut self.board[me];
         half.serial = card.serial.wrapping_sub(1);
         half.addresses[0] = card.addresses[0];
@@ -321,15 +322,7 @@ impl World {
         one: &Datagram,
     ) -> Option<PathId> {
         let paths = &self.ranks[me].links[peer].paths;
-        let (adapter, port) = (AdapterId(flight.to.adapter as u8), flight.to.port);
-        let dlid = one.end.lid.wrapping_add(flight.route);
-        paths.found(adapter, port, &one.end.gid, dlid).or_else(|| {
-            paths.peek(self.now, |id| {
-                let is_it = |path: &ferriband_heal::Path| {
-                    (path.adapter, path.port, path.peer) == (adapter, port, one.origin.adapter)
-                };
-                paths.get(id).is_some_and(is_it)
-            })
-        })
+        let to = (AdapterId(flight.to.adapter as u8), flight.to.port);
+        paths.came_by(to, one, flight.route)
     }
 }

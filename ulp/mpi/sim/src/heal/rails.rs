@@ -3,7 +3,6 @@
 
 use super::Fault;
 use super::device::{Happening, RECEIVES, Spot, numbers};
-use super::rank::READ_NS;
 use super::wire::{Outcome, QueuePairState, SECRET};
 use super::world::{Event, World};
 use ferriband_heal::card::Card;
@@ -14,8 +13,6 @@ use ferriband_heal::{
 };
 
 const MILLISECOND: u64 = 1_000_000;
-/// The longest pause between two looks at a card.
-const LONGEST_READ_NS: u64 = 2000 * MILLISECOND;
 /// What has failed so recently is not heard of.
 const JUST_NS: u64 = 1100 * MILLISECOND;
 /// An adapter that nobody answers counts as back after so long, if it is the last one.
@@ -88,6 +85,9 @@ impl World {
         };
         let had = self.ranks[me].adapters.may_use(id);
         self.ranks[me].adapters.handle(id, news, now);
+        if news == AdapterNews::Address {
+            self.hasten(me);
+        }
         self.ranks[me].is_changed = true;
         if self.is(Fault::BackUnproven) && !had {
             self.unproven(me, id);
@@ -238,6 +238,7 @@ impl World {
             return;
         }
         self.ranks[me].is_changed = true;
+        self.hasten(me);
         for port in 1..=ports {
             if !self.is_active(me, adapter, port) {
                 let news = AdapterNews::PortDown(port);
@@ -265,12 +266,7 @@ impl World {
                 continue;
             }
             has_peer = true;
-            let is_by = |by: PathId| link.paths.get(by).is_some_and(|path| path.adapter == id);
-            let by: Vec<PathId> = link.paths.ids().filter(|by| is_by(*by)).collect();
-            if !by.is_empty() {
-                // By the one that has answered, else by all of its paths in turn.
-                let mut proven = by.iter().filter(|by| link.paths.is_proven(**by, self.now));
-                let by = *proven.next().unwrap_or(&by[counter as usize % by.len()]);
+            if let Some(by) = link.paths.probe_by(id, counter, self.now) {
                 self.send_probe(me, peer, by, counter);
             }
         }
@@ -328,6 +324,20 @@ impl World {
         link.session.handle_paths(&link.paths);
     }
 
+    /// It is known anew where a peer is. A probe that nobody has answered may reach it now.
+    pub fn reached(&mut self, me: usize, peer: usize) {
+        self.renew(me, peer);
+        for id in (0..self.ranks[me].devices.len() as u8).map(AdapterId) {
+            let paths = &self.ranks[me].links[peer].paths;
+            let is_by = |by: PathId| paths.get(by).is_some_and(|path| path.adapter == id);
+            if let Some(counter) = self.ranks[me].adapters.unanswered_probe(id)
+                && let Some(by) = paths.peek(self.now, is_by)
+            {
+                self.send_probe(me, peer, by, counter);
+            }
+        }
+    }
+
     /// A card of the peer's was read.
     pub fn card_read(&mut self, me: usize, peer: usize, card: &Card) {
         if self.is(Fault::OldCard) {
@@ -337,37 +347,53 @@ impl World {
             self.link(me, peer).reach.handle_card(&first);
             self.renew(me, peer);
         } else if self.link(me, peer).reach.handle_card(card) {
-            self.renew(me, peer);
+            self.reached(me, peer);
         }
     }
 
-    /// Reads the peer's card anew, where that may help: near from the board, far by asking the
-    /// process that has it.
+    /// Reads the peer's card, where that may help: near from the board, far by asking its process,
+    /// which does not always hear, nor at once.
     pub fn read_card(&mut self, me: usize, peer: usize) {
         let now = self.now;
         let link = self.link(me, peer);
         let state = link.session.state();
-        let is_open = matches!(
-            state,
-            State::Up | State::Replaying | State::Idle | State::Lost
-        );
-        if is_open && !link.reach.wants_card() {
-            (link.read_at, link.read_pause) = (None, READ_NS);
+        if !link.reading.is_due(state, &link.reach, now) {
             return;
         }
-        let at = *link.read_at.get_or_insert(now.after(link.read_pause));
-        if now < at {
-            return;
-        }
-        link.read_pause = (link.read_pause * 2).min(LONGEST_READ_NS);
-        link.read_at = Some(now.after(link.read_pause));
-        let card = self.board[peer];
         if me % 2 == peer % 2 {
+            let card = self.board[peer];
             self.card_read(me, peer, &card);
         } else if self.is_quiet() || !self.rng.chance(100) {
-            let late = [MILLISECOND, 200 * MILLISECOND][self.rng.below(2) as usize];
-            let at = now.after(1 + self.rng.below(late));
-            self.at(at, Event::Card(me, peer, card));
+            let at = self.some_time_later();
+            self.at(at, Event::Ask(me, peer));
+        }
+    }
+
+    /// The process of `peer` answers `me` with the card of its rank, also while that computes.
+    pub fn answer_card(&mut self, me: usize, peer: usize) {
+        let one = &self.ranks[peer];
+        if one.is_dead || one.is_over {
+            return;
+        }
+        if self.now < one.stopped_until {
+            // The question lies there until then.
+            self.at(one.stopped_until, Event::Ask(me, peer));
+            return;
+        }
+        let at = self.some_time_later();
+        self.at(at, Event::Card(me, peer, self.told[peer]));
+    }
+
+    fn some_time_later(&mut self) -> ferriband_heal::Ns {
+        let late = [MILLISECOND, 100 * MILLISECOND][self.rng.below(2) as usize];
+        self.now.after(1 + self.rng.below(late))
+    }
+
+    /// This side is reached otherwise: its peers may be, too.
+    fn hasten(&mut self, me: usize) {
+        let now = self.now;
+        for link in &mut self.ranks[me].links {
+            link.reading.hasten(now);
         }
     }
 

@@ -5,15 +5,12 @@ use super::roads::{Inbound, Lane, Outbound};
 use super::wire::{Body, Completion, Message};
 use ferriband_heal::kept::Kept;
 use ferriband_heal::{
-    AdapterStep, Adapters, Epoch, Log, Ns, Number, Paths, Probes, Reach, Session, State,
+    AdapterStep, Adapters, Epoch, Log, Ns, Number, Paths, Probes, Reach, Reading, Session, State,
 };
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::fast::Lull;
 use ferriband_mpi_proto::resume::{Keys, Moving, Resume, Under};
 use std::collections::{BTreeMap, VecDeque};
-
-/// The peer's card is read anew so often while its owner does not answer, ever less.
-pub const READ_NS: u64 = 50_000_000;
 
 /// A copy in the log: its number, what it says, and the credit that its envelope told.
 pub type Copied = (u32, Body, u32);
@@ -69,9 +66,8 @@ pub struct Link {
     pub seen: State,
     pub since: Ns,
     pub began: Option<Ns>,
-    /// When the peer's card is read anew.
-    pub read_at: Option<Ns>,
-    pub read_pause: u64,
+    /// When the peer's card is read.
+    pub reading: Reading,
     /// When a probe or its answer was last lost or late by chance.
     pub probe_lost: Option<Ns>,
     /// The adapter that the keys of today are of, and its opening.
@@ -144,8 +140,7 @@ impl Link {
             seen: State::Idle,
             since: Ns(0),
             began: None,
-            read_at: None,
-            read_pause: READ_NS,
+            reading: Reading::default(),
             probe_lost: None,
             keyed_on: None,
             queue_pair: None,

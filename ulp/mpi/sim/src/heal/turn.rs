@@ -70,7 +70,7 @@ impl World {
                 link.fence,
                 link.session.poll_timeout().filter(|_| is_there),
                 link.probes.poll_timeout().filter(|_| is_there),
-                link.read_at.filter(|_| is_there),
+                link.reading.poll_timeout().filter(|_| is_there),
             ];
             at = nexts.into_iter().flatten().chain(at).min();
         }
@@ -115,7 +115,7 @@ impl World {
             let (from, now) = (datagram.from as usize, self.now);
             self.laws.contact(me, from, now);
             if self.link(me, from).reach.handle_origin(&datagram) {
-                self.renew(me, from);
+                self.reached(me, from);
             }
             if datagram.kind == Kind::Probed {
                 self.probed(me, from, datagram.epoch.0);

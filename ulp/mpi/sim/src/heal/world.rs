@@ -43,6 +43,8 @@ pub enum Event {
     PortBack(usize, usize, u8),
     /// A rank's card is written.
     Publish(usize),
+    /// A question of a rank comes for the card of another one.
+    Ask(usize, usize),
     /// A card that a rank has asked for comes: whose it is, and what it says.
     Card(usize, usize, Card),
     /// LAST_WQE of a queue pair comes.
@@ -76,6 +78,8 @@ pub struct World {
     /// The cards of all ranks, and what they were at first.
     pub board: Vec<Card>,
     pub first_board: Vec<Card>,
+    /// What the process of each rank answers who asks it for its card.
+    pub told: Vec<Card>,
     storms: BTreeMap<(usize, usize), Ns>,
     /// All datagrams that went.
     pub history: Vec<Flight>,
@@ -170,6 +174,7 @@ impl World {
             ruined_at: None,
             board: Vec::new(),
             first_board: Vec::new(),
+            told: Vec::new(),
             storms: BTreeMap::new(),
             history: Vec::new(),
             rest_at: plan.quiet_at.after(REST_NS),
@@ -225,6 +230,7 @@ impl World {
         let count = self.ranks.len();
         self.board = (0..count).map(|me| self.card(me)).collect();
         self.first_board = self.board.clone();
+        self.told = self.board.clone();
         for (me, peer) in (0..count * count).map(|pair| (pair / count, pair % count)) {
             let card = self.board[peer];
             for id in 0..self.ranks[me].devices.len() {
@@ -291,6 +297,7 @@ impl World {
                     self.tell(rank, adapter, Happening::Port(port));
                 }
                 Event::Publish(rank) => self.board[rank] = self.card(rank),
+                Event::Ask(me, peer) => self.answer_card(me, peer),
                 Event::Card(me, peer, card) => {
                     self.card_read(me, peer, &card);
                     self.wake_soon(me);

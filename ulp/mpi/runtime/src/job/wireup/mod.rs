@@ -8,8 +8,8 @@
 //!
 //! How a host comes together: each rank asks for the name of the job. The first one to bind an abstract socket of a name made of it makes segment and
 //! bells; the others fetch them there. Then all go through the engine's fence; whoever made the segment serves it until the fence is over. Where
-//! ranks are left that have not come, they are on other hosts: each opens its device, puts its card, and after a second fence the one that made the
-//! segment writes the cards of the far ones into it. Nothing lies in a file system, and the name goes with its process.
+//! ranks are left that have not come, they are on other hosts: each opens its device, puts its card and the TCP port where it tells the next one, and
+//! after a second fence the one that made the segment writes those of the far ones into it. Nothing lies in a file system, and the name goes with its process.
 
 mod claim;
 mod own;
@@ -20,7 +20,8 @@ use crate::ground::fresh::Fresh;
 use crate::transport::host::Host;
 use crate::transport::host::meet::{self, Meeting};
 use claim::Kin;
-use ferriband_heal::card::{CARD, Card};
+use ferriband_heal::card::Card;
+use ferriband_heal::inquiry::CardPort;
 use ferriband_launch::{Engine, Place, Which, inherit};
 use std::io::{Read, Write};
 use std::sync::MutexGuard;
@@ -153,7 +154,7 @@ fn gather(engine: &mut Engine, place: &Place) -> Outcome<Host> {
 
 /// Key of what tells the ranks of a job from strangers on a network.
 const SECRET: &str = "secret";
-/// Key of a rank's card and its host's number.
+/// Key of a rank's card, its host's number, and where it tells its card later.
 const ADDRESS: &str = "card";
 
 /// Whether ranks are on hosts that share nothing with this one.
@@ -161,14 +162,15 @@ pub fn has_far_ranks(host: &Host) -> bool {
     engine().is_some() && !host.is_alone()
 }
 
-/// Leaves this rank's card for ranks of other hosts, and gets theirs.
-pub fn exchange(host: &Host, card: &Card) -> Outcome {
+/// Leaves this rank's card for ranks of other hosts, and where it tells it when it is another one,
+/// and gets theirs.
+pub fn exchange(host: &Host, card: &Card, port: Option<&CardPort>) -> Outcome {
     let mut held = engine();
     let Some(engine) = held.as_mut() else {
         return Ok(());
     };
     let (me, here) = (host.me(), host.host_of(host.me()));
-    engine.put(me, ADDRESS, &address(here, card))?;
+    engine.put(me, ADDRESS, &address(here, card, port))?;
     engine.begin_fence()?;
     while !engine.is_fence_over()? {
         inherit::wait_readable(&[engine.fd()], 1000);
@@ -177,9 +179,9 @@ pub fn exchange(host: &Host, card: &Card) -> Outcome {
     if here == meet::number(me) {
         for rank in (0..host.ranks()).filter(far) {
             let text = engine.get(rank, ADDRESS)?;
-            let (there, card) = parse_address(&text)
+            let (there, card, port) = parse_address(&text)
                 .ok_or_else(|| failed(&format!("rank {rank} has left the card {text:?}")))?;
-            host.tell_of(rank, there, &card);
+            host.tell_of(rank, there, &card, port.as_ref());
         }
         return Ok(());
     }
@@ -193,24 +195,37 @@ pub fn exchange(host: &Host, card: &Card) -> Outcome {
     Ok(())
 }
 
-fn address(host: u32, card: &Card) -> String {
-    let mut text = format!("{host}:");
-    for byte in card.emit() {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
+fn address(host: u32, card: &Card, port: Option<&CardPort>) -> String {
+    let port = port.map(CardPort::emit);
+    let port = port.as_ref().map_or(&[][..], |bytes| bytes);
+    let digits = |bytes: &[u8]| -> String {
+        let each = bytes.iter().map(|byte| format!("{byte:02x}"));
+        each.collect()
+    };
+    format!("{host}:{}:{}", digits(&card.emit()), digits(port))
 }
 
-fn parse_address(text: &str) -> Option<(u32, Card)> {
-    let (host, digits) = text.split_once(':')?;
-    if digits.len() != CARD * 2 || !digits.is_ascii() {
+fn parse_address(text: &str) -> Option<(u32, Card, Option<CardPort>)> {
+    let (host, rest) = text.split_once(':')?;
+    let (card, port) = rest.split_once(':')?;
+    let card = Card::parse(&bytes_of(card)?).ok()?;
+    let port = match port {
+        "" => None,
+        port => Some(CardPort::parse(&bytes_of(port)?)?),
+    };
+    Some((host.parse().ok()?, card, port))
+}
+
+/// The bytes that so many pairs of digits say.
+fn bytes_of<const BYTES: usize>(digits: &str) -> Option<[u8; BYTES]> {
+    if digits.len() != BYTES * 2 || !digits.is_ascii() {
         return None;
     }
-    let mut bytes = [0; CARD];
+    let mut bytes = [0; BYTES];
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&digits[at * 2..at * 2 + 2], 16).ok()?;
     }
-    Some((host.parse().ok()?, Card::parse(&bytes).ok()?))
+    Some(bytes)
 }
 
 /// The last fence begins, after which no rank needs another.
@@ -264,6 +279,7 @@ impl From<ferriband_launch::Error> for MpiError {
 mod tests {
     use super::*;
     use ferriband_heal::card::Address;
+    use std::net::IpAddr;
 
     #[test]
     fn a_card_travels_as_text() {
@@ -278,11 +294,15 @@ mod tests {
             receive: 64,
             addresses: [Some(address_of), None, None, None],
         };
-        let text = address(4, &card);
+        let addresses = (1..9).map(|last| IpAddr::from([10, 0, 0, last]));
+        let port = CardPort::new(4711, addresses).expect("it has addresses");
+        let text = address(4, &card, Some(&port));
         assert!(text.len() <= ferriband_launch::pmi::LONGEST_VALUE);
-        assert_eq!(parse_address(&text), Some((4, card)));
+        assert_eq!(parse_address(&text), Some((4, card, Some(port))));
         assert_eq!(parse_address(&text[..text.len() - 1]), None);
-        assert_eq!(parse_address("4:é"), None);
+        assert_eq!(parse_address("4:é:"), None);
         assert_eq!(parse_address(&text.replace(':', " ")), None);
+        let bare = address(4, &card, None);
+        assert_eq!(parse_address(&bare), Some((4, card, None)));
     }
 }

@@ -13,6 +13,7 @@ pub mod segment;
 use crate::transport::contract::Roster;
 use bell::{Bells, listen};
 use ferriband_heal::card::{CARD, Card};
+use ferriband_heal::inquiry::{CARD_PORT, CardPort};
 use ferriband_mpi_proto::heals::RankReport;
 use ferriband_mpi_proto::segment::{Life, area as rank_area};
 use segment::Segment;
@@ -148,11 +149,38 @@ impl Host {
         Self { secret, ..self }
     }
 
-    /// Writes down for all ranks of this segment where a rank is that does not share it.
-    pub fn tell_of(&self, rank: u32, host: u32, card: &Card) {
+    /// Writes down for all ranks of this segment where a rank is that does not share it, and where
+    /// its process tells its card when it is another one.
+    pub fn tell_of(&self, rank: u32, host: u32, card: &Card, port: Option<&CardPort>) {
         self.word(rank, rank_area::HOST)
             .store(host, Ordering::Relaxed);
+        let bytes = port.map_or([0; CARD_PORT], CardPort::emit);
+        self.write(rank, rank_area::CARD_PORT, &bytes);
         self.write_card(rank, card);
+    }
+
+    /// Where the process of `rank` tells its card, if it does not share this segment.
+    pub fn card_port(&self, rank: u32) -> Option<CardPort> {
+        let bytes: [u8; CARD_PORT] = self.read(rank, rank_area::CARD_PORT);
+        CardPort::parse(&bytes)
+    }
+
+    /// Bytes of the area of `rank`, a multiple of four.
+    fn read<const BYTES: usize>(&self, rank: u32, field: u64) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        for (place, four) in (0..).zip(bytes.chunks_exact_mut(4)) {
+            let word = self.word(rank, field + place * 4);
+            four.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn write(&self, rank: u32, field: u64, bytes: &[u8]) {
+        for (place, four) in (0..).zip(bytes.chunks_exact(4)) {
+            let word = u32::from_ne_bytes(of_four(four));
+            self.word(rank, field + place * 4)
+                .store(word, Ordering::Relaxed);
+        }
     }
 
     /// Whether `rank` has nothing more to say, and wants to hear nothing.
@@ -180,15 +208,11 @@ impl Host {
         let serial = self.word(rank, rank_area::CARD_SERIAL);
         serial.store(card.serial | 1, Ordering::Relaxed);
         std::sync::atomic::fence(Ordering::Release);
-        for (place, four) in (0..).zip(card.emit().chunks_exact(4)) {
-            let (at, word) = (
-                rank_area::CARD + place * 4,
-                u32::from_ne_bytes(of_four(four)),
-            );
-            if at != rank_area::CARD_SERIAL {
-                self.word(rank, at).store(word, Ordering::Relaxed);
-            }
-        }
+        // The serial stays odd until the rest is written.
+        let bytes = card.emit();
+        let (before, behind) = bytes.split_at((rank_area::CARD_SERIAL - rank_area::CARD) as usize);
+        self.write(rank, rank_area::CARD, before);
+        self.write(rank, rank_area::CARD_SERIAL + 4, &behind[4..]);
         serial.store(card.serial, Ordering::Release);
         self.word(rank, rank_area::HAS_CARD)
             .store(1, Ordering::Release);
@@ -201,11 +225,7 @@ impl Host {
         }
         let serial = self.word(rank, rank_area::CARD_SERIAL);
         let before = serial.load(Ordering::Acquire);
-        let mut bytes = [0; CARD];
-        for (place, four) in (0..).zip(bytes.chunks_exact_mut(4)) {
-            let word = self.word(rank, rank_area::CARD + place * 4);
-            four.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-        }
+        let bytes: [u8; CARD] = self.read(rank, rank_area::CARD);
         std::sync::atomic::fence(Ordering::Acquire);
         let is_whole = before.is_multiple_of(2) && serial.load(Ordering::Relaxed) == before;
         Card::parse(&bytes).ok().filter(|_| is_whole)
@@ -291,6 +311,10 @@ impl Roster for Host {
 
     fn card(&self, rank: u32) -> Option<Card> {
         Self::card(self, rank)
+    }
+
+    fn card_port(&self, rank: u32) -> Option<CardPort> {
+        Self::card_port(self, rank)
     }
 
     fn is_over(&self, rank: u32) -> bool {

@@ -136,6 +136,7 @@ impl Connect {
             setting_up: Vec::new(),
             unsent_words: Vec::new(),
             started: Instant::now(),
+            card_port: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
 use ferriband_heal::kept::Budget;
-use ferriband_heal::{AdapterId, Endpoint, Lids, Ns, Path, PathId, Paths, Reach, Session};
+use ferriband_heal::{AdapterId, Endpoint, Lids, Path, PathId, Paths, Reach, Reading, Session};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
@@ -48,10 +48,8 @@ pub struct Wire {
     pub paths: Paths,
     /// Where the peer is.
     pub reach: Reach,
-    /// The card of the peer is read then, and the pause behind that.
-    pub read_at: Option<Ns>,
-    /// See [`Wire::read_at`].
-    pub read_pause: u64,
+    /// When the card of the peer is read.
+    pub reading: Reading,
     /// How datagrams go by the paths.
     pub ways: Vec<Way>,
     /// The adapter of its queue pair, or of what the peer knows of keys.
@@ -171,8 +169,7 @@ impl Link {
                 session,
                 paths: Paths::default(),
                 reach: Reach::default(),
-                read_at: None,
-                read_pause: 0,
+                reading: Reading::default(),
                 ways: Vec::new(),
                 on: None,
                 keyed_on: None,

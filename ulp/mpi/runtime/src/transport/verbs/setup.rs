@@ -11,6 +11,7 @@ use crate::transport::contract::Roster;
 use ferriband_heal::datagram::DATAGRAM;
 use ferriband_heal::{AdapterId, Datagram, Endpoint, Epoch, Ns, Path, PathId, Session, State};
 use ferriband_ibv::{Access, Mtu, Qp, QpCaps, QpInit, QpType, Qpn, Rtr, Rts, VerbsError};
+use std::net::TcpListener;
 use std::time::Instant;
 
 /// READs that one side has under way at most.
@@ -36,6 +37,8 @@ pub struct Connect {
     pub(super) unsent_words: Vec<u32>,
     /// When the device was opened.
     pub(super) started: Instant,
+    /// Where this rank's card is told to ranks of other hosts, if there are any.
+    pub(super) card_port: Option<TcpListener>,
 }
 
 impl Connect {
@@ -106,7 +109,7 @@ impl Net {
         let peer = datagram.from;
         // Without a card nobody can be answered; the datagram comes again.
         if self.reaches(peer) && self.find_way(roster, peer)? {
-            self.handle_datagram(peer, port, &datagram);
+            self.handle_datagram(peer, port, &datagram)?;
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //! taken in.
 //!
 //! Owns: that the thread begins and ends, which adapters it looks at, what their echoes say of this
-//! rank. Must not know: what an event changes ([`super::rails`]), how a thread hears of one.
+//! rank, at which port it tells the rank's card. Must not know: what an event changes
+//! ([`super::rails`]), how a thread hears of one.
 //! Without the thread (`heal=0`, or there could be none) the rank takes events itself, before it
 //! sleeps and while it looks after connections.
 
@@ -10,10 +11,12 @@ use super::super::Net;
 use super::echo::{Echo, Spot, Whose};
 use super::mail::Mail;
 use super::rails::Event;
+use super::teller;
 use super::thread::Watch;
 use crate::errors::Outcome;
 use ferriband_heal::AdapterId;
 use ferriband_heal::datagram::ONLY_ADAPTER;
+use ferriband_heal::inquiry::CardPort;
 use std::time::Duration;
 
 impl Net {
@@ -23,16 +26,53 @@ impl Net {
         if !self.limits.heal.is_on || self.life.watch.is_some() || self.life.is_dead {
             return;
         }
-        let Ok(watch) = Watch::begin() else {
+        let Ok(watch) = Watch::begin(self.whose(), self.card()) else {
             return;
         };
         self.life.watch = Some(watch);
+        self.tell_card_by_tcp();
         for id in (0..self.rails() as u8).map(AdapterId) {
             self.watch_rail(id);
         }
         self.tell_spots();
         // Another echo has another number.
         self.rails.is_changed |= self.rails.serial() != 0;
+    }
+
+    fn whose(&self) -> Whose {
+        Whose {
+            me: self.connect.me,
+            ranks: self.links.len() as u32,
+            secret: self.connect.secret,
+            qkey: self.rails.common.key,
+        }
+    }
+
+    /// Opens a TCP port at which the thread tells this rank's card to ranks of other hosts, where
+    /// connections heal: where it is. Without one a peer whose adapters have failed together with
+    /// this one's finds it by its datagrams alone.
+    pub fn open_card_port(&mut self) -> Option<CardPort> {
+        self.life.watch.as_ref()?;
+        let listener = teller::open().ok()?;
+        let place = teller::place(&listener, &self.card())?;
+        self.connect.card_port = Some(listener);
+        self.tell_card_by_tcp();
+        Some(place)
+    }
+
+    fn tell_card_by_tcp(&self) {
+        if let (Some(watch), Some(port)) = (&self.life.watch, &self.connect.card_port)
+            && let Ok(port) = port.try_clone()
+        {
+            watch.tell_at(port);
+        }
+    }
+
+    /// The process of `peer` is asked for its card, if it is known where it tells it.
+    pub(super) fn ask_for_card(&self, peer: u32, place: CardPort) {
+        if let Some(watch) = &self.life.watch {
+            watch.ask(peer, place);
+        }
     }
 
     /// Ends it. What is said from here on is heard before a sleep.
@@ -48,12 +88,7 @@ impl Net {
 
     /// An adapter was opened: the thread looks at it, and answers by it.
     pub(super) fn watch_rail(&mut self, id: AdapterId) {
-        let whose = Whose {
-            me: self.connect.me,
-            ranks: self.links.len() as u32,
-            secret: self.connect.secret,
-            qkey: self.rails.common.key,
-        };
+        let whose = self.whose();
         let port = self.rails.adapters.port(id).unwrap_or(1);
         if self.life.watch.is_none() {
             return;
@@ -104,6 +139,7 @@ impl Net {
         let Some(watch) = &self.life.watch else {
             return;
         };
+        watch.set_card(self.card());
         let flags = if self.rails() == 1 { ONLY_ADAPTER } else { 0 };
         for rail in self.all_rails() {
             let Some(port) = rail.echo.and_then(|(port, _)| rail.port(port)) else {
@@ -161,8 +197,13 @@ impl Net {
                 }
                 Ok(())
             }
-            Mail::Probed { datagram } => {
-                self.handle_echoed(datagram.from, &datagram);
+            Mail::Probed { datagram } => self.handle_echoed(datagram.from, &datagram),
+            Mail::Card { rank, card } => {
+                // Of a rank that this one has asked.
+                if self.reaches(rank) && self.links[rank as usize].is_some() {
+                    self.handle_card(rank, &card)?;
+                    self.heed(rank);
+                }
                 Ok(())
             }
             Mail::Everything => self.look_at_everything(),

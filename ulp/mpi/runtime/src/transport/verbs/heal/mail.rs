@@ -8,6 +8,7 @@
 //! a process has one runtime. It says "look", not what there is.
 
 use ferriband_heal::Datagram;
+use ferriband_heal::card::Card;
 use ferriband_host::Event;
 use ferriband_ibv::AsyncEvent;
 use std::collections::VecDeque;
@@ -63,6 +64,13 @@ pub enum Mail {
     Probed {
         /// It.
         datagram: Datagram,
+    },
+    /// The card of a rank that was asked for it.
+    Card {
+        /// The rank.
+        rank: u32,
+        /// It.
+        card: Card,
     },
     /// There was more than is kept: everything may have changed.
     Everything,

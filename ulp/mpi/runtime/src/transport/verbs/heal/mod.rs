@@ -9,6 +9,7 @@
 //! one that it is looked at in. Must not know: what a message says. The design is
 //! docs/design/heal.md.
 
+mod asking;
 mod echo;
 mod events;
 mod fence;
@@ -22,6 +23,7 @@ mod renew;
 mod replay;
 mod report;
 mod say;
+mod teller;
 mod thread;
 mod withdraw;
 
@@ -45,10 +47,6 @@ pub use say::Way;
 pub use thread::Watch;
 pub use withdraw::GivenUp;
 
-/// Pauses between two looks at the card of a peer that is not heard, doubled.
-const READ_NS: u64 = 50_000_000;
-const LONGEST_READ_NS: u64 = 2_000_000_000;
-
 impl Net {
     /// Looks after the connection to `peer` from here on.
     pub(super) fn heed(&mut self, peer: u32) {
@@ -67,12 +65,16 @@ impl Net {
         let peers = peers.filter_map(|peer| {
             let link = self.links[*peer as usize].as_deref()?;
             let now_due = link.wire.is_at_work().then_some(now);
-            let wire = &link.wire;
-            let refused = wire.refused.as_ref().map(super::heal::Refused::due);
-            now_due.or_else(|| {
-                let all = [wire.session.poll_timeout(), wire.read_at, refused];
-                all.into_iter().flatten().min()
-            })
+            let soon = || link.long.lane.waits().then(|| now.after(LANE_NS));
+            let wire = || {
+                let wire = &link.wire;
+                let refused = wire.refused.as_ref().map(Refused::due);
+                let reading = wire.reading.poll_timeout();
+                [wire.session.poll_timeout(), reading, refused]
+            };
+            now_due
+                .or_else(soon)
+                .or_else(|| wire().into_iter().flatten().min())
         });
         let is_attended = !self.connect.setting_up.is_empty();
         let adapters = self.adapters_due().filter(|_| is_attended);
@@ -103,7 +105,7 @@ impl Net {
             if is_over {
                 session.handle_peer(PeerNews::Over, now);
             }
-            self.read_card(roster, peer, now);
+            self.read_card(roster, peer, now)?;
             self.judge_refusal(peer)?;
             self.carry_fence(peer, count as u32)?;
             self.drive(roster, peer)?;
@@ -276,29 +278,21 @@ impl Net {
             && !offers.any(|offer| offer.peer == peer)
     }
 
-    /// Reads the card of `peer` anew, where that may help: while it is asked and does not answer,
-    /// or has told of a newer one.
-    fn read_card<R: Roster>(&mut self, roster: &R, peer: u32, now: Ns) {
+    /// Reads the card of `peer`, where that may help: from memory that both see, and by asking its
+    /// process, if that is on another host.
+    fn read_card<R: Roster>(&mut self, roster: &R, peer: u32, now: Ns) -> Outcome {
         let wire = &mut self.link(peer).wire;
         let state = wire.session.state();
-        let is_heard = matches!(
-            state,
-            State::Up | State::Replaying | State::Idle | State::Lost
-        );
-        if is_heard && !wire.reach.wants_card() {
-            (wire.read_at, wire.read_pause) = (None, READ_NS);
-            return;
+        if !wire.reading.is_due(state, &wire.reach, now) {
+            return Ok(());
         }
-        wire.read_pause = wire.read_pause.max(READ_NS);
-        let at = *wire.read_at.get_or_insert(now.after(wire.read_pause));
-        if now < at {
-            return;
+        if let Some(place) = roster.card_port(peer) {
+            self.ask_for_card(peer, place);
+            return Ok(());
         }
-        wire.read_pause = (wire.read_pause * 2).min(LONGEST_READ_NS);
-        wire.read_at = Some(now.after(wire.read_pause));
-        let card = roster.card(peer);
-        if card.is_some_and(|card| self.link(peer).wire.reach.handle_card(&card)) {
-            self.renew_paths(peer);
+        match roster.card(peer) {
+            Some(card) => self.handle_card(peer, &card),
+            None => Ok(()),
         }
     }
 }
@@ -340,11 +334,9 @@ impl Link {
     /// Whether its session has something to do by itself, or to say.
     fn needs_attention(&self) -> bool {
         let wire = &self.wire;
-        let waits = wire.waits_to_say
-            || self.long.lane.waits()
-            || wire.read_at.is_some()
-            || wire.refused.is_some();
-        wire.session.poll_timeout().is_some() || waits || wire.is_at_work()
+        let waits = wire.waits_to_say || self.long.lane.waits() || wire.refused.is_some();
+        let is_timed = [wire.session.poll_timeout(), wire.reading.poll_timeout()];
+        is_timed.iter().any(Option::is_some) || waits || wire.is_at_work()
     }
 }
 

@@ -366,6 +366,7 @@ impl Net {
         self.arm_seconds();
         if (before.gid, before.lid) != (face.gid, face.lid) {
             self.rails.adapters.handle(id, AdapterNews::Address, now);
+            self.hasten_reading();
             let at = (face.lid, face.gid.0);
             // Only what was made with the address of before is over.
             self.leave_port(id, number, Cause::AddressChanged, |made_at| made_at != at);
@@ -547,6 +548,19 @@ impl Net {
         }
         rails.is_changed = true;
         self.life.has_rails = self.rails() > 1;
+        self.hasten_reading();
+    }
+
+    /// This rank is reached otherwise. Peers that do not answer may be, too: their cards are read
+    /// at once.
+    fn hasten_reading(&mut self) {
+        let now = self.connect.now();
+        for peer in 0..self.links.len() as u32 {
+            if let Some(link) = self.links[peer as usize].as_deref_mut() {
+                link.wire.reading.hasten(now);
+                self.heed(peer);
+            }
+        }
     }
 
     /// Why an adapter that has failed cannot be used again, where that is known.
@@ -621,17 +635,9 @@ impl Net {
                 continue;
             }
             has_peer = true;
-            let paths = &link.wire.paths;
-            let is_by =
-                |by: &ferriband_heal::PathId| paths.get(*by).is_some_and(|path| path.adapter == id);
-            let by: Vec<_> = paths.ids().filter(is_by).collect();
-            if by.is_empty() {
-                continue;
+            if let Some(by) = link.wire.paths.probe_by(id, counter, now) {
+                self.probe(peer, by, counter)?;
             }
-            // By the one that has answered, else by all of its paths in turn.
-            let mut proven = by.iter().filter(|by| paths.is_proven(**by, now));
-            let by = *proven.next().unwrap_or(&by[counter as usize % by.len()]);
-            self.probe(peer, by, counter)?;
         }
         if !has_peer {
             let news = AdapterNews::Probed(counter);

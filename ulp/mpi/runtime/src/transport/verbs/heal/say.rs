@@ -8,6 +8,7 @@ use super::super::rail::Rail;
 use super::super::{Id, MOST_DATAGRAMS, Net};
 use super::refused::Needed;
 use crate::errors::Outcome;
+use ferriband_heal::card::Card;
 use ferriband_heal::datagram::{ONLY_ADAPTER, Origin};
 use ferriband_heal::{
     AdapterId, AdapterNews, Cause, Datagram, Endpoint, Epoch, Kind, Path, PathId, PeerNews,
@@ -175,16 +176,21 @@ impl Net {
     }
 
     /// A datagram of `peer` has come to this port of the adapter in hand.
-    pub(in super::super) fn handle_datagram(&mut self, peer: u32, port: u8, datagram: &Datagram) {
+    pub(in super::super) fn handle_datagram(
+        &mut self,
+        peer: u32,
+        port: u8,
+        datagram: &Datagram,
+    ) -> Outcome {
         let (now, adapter) = (self.connect.now(), self.rail.id);
         if self.link(peer).wire.reach.handle_origin(datagram) {
-            self.renew_paths(peer);
+            self.handle_reach(peer)?;
         }
         if datagram.kind == Kind::Probed {
             self.handle_probed(peer, datagram.epoch.0);
         }
-        let by = self.path_by(peer, (adapter, port), datagram);
         let wire = &mut self.link(peer).wire;
+        let by = wire.paths.came_by((adapter, port), datagram, 0);
         match by {
             Some(by) => {
                 wire.session.handle_datagram(datagram, by, now);
@@ -197,6 +203,7 @@ impl Net {
             None => wire.session.handle_peer(PeerNews::Alive, now),
         }
         self.heed(peer);
+        Ok(())
     }
 
     /// A probe of an adapter, or of a path to `peer`, has come back.
@@ -214,38 +221,46 @@ impl Net {
     }
 
     /// The echo has answered a PROBE of `peer`, which is a sign of life, and says where it is.
-    pub(super) fn handle_echoed(&mut self, peer: u32, datagram: &Datagram) {
+    pub(super) fn handle_echoed(&mut self, peer: u32, datagram: &Datagram) -> Outcome {
         if self.links[peer as usize].is_none() {
             // Whoever has nothing to do with it finds it by its card.
-            return;
+            return Ok(());
         }
         let now = self.connect.now();
         if self.link(peer).wire.reach.handle_origin(datagram) {
-            self.renew_paths(peer);
+            self.handle_reach(peer)?;
         }
         self.link(peer)
             .wire
             .session
             .handle_peer(PeerNews::Alive, now);
         self.heed(peer);
+        Ok(())
     }
 
-    /// The path by which a datagram has come.
-    fn path_by(
-        &mut self,
-        peer: u32,
-        (adapter, port): (AdapterId, u8),
-        datagram: &Datagram,
-    ) -> Option<PathId> {
-        let paths = &self.link(peer).wire.paths;
-        let end = &datagram.end;
-        let exact = paths.found(adapter, port, &end.gid, end.lid);
-        let to = datagram.origin.adapter;
-        let is_between = |by: &PathId| {
-            let path = paths.get(*by);
-            path.is_some_and(|path| (path.adapter, path.port, path.peer) == (adapter, port, to))
-        };
-        exact.or_else(|| paths.ids().find(is_between))
+    /// A card of `peer` was read.
+    pub(super) fn handle_card(&mut self, peer: u32, card: &Card) -> Outcome {
+        match self.link(peer).wire.reach.handle_card(card) {
+            true => self.handle_reach(peer),
+            false => Ok(()),
+        }
+    }
+
+    /// It is known anew where `peer` is. A probe that nobody has answered may reach it now.
+    fn handle_reach(&mut self, peer: u32) -> Outcome {
+        self.renew_paths(peer);
+        let now = self.connect.now();
+        for id in (0..self.rails() as u8).map(AdapterId) {
+            let paths = &self.link(peer).wire.paths;
+            let is_by = |by: PathId| paths.get(by).is_some_and(|path| path.adapter == id);
+            let by = paths.peek(now, is_by);
+            if let Some(counter) = self.rails.adapters.unanswered_probe(id)
+                && let Some(by) = by
+            {
+                self.probe(peer, by, counter)?;
+            }
+        }
+        Ok(())
     }
 }
 

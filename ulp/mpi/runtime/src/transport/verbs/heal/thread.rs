@@ -1,19 +1,25 @@
-//! The thread beside the program: it hears what adapters say by themselves, and answers probes,
-//! also while the rank polls or computes (docs/design/heal.md, section 5.4).
+//! The thread beside the program: it hears what adapters say by themselves, answers probes and
+//! questions for the rank's card, and asks other hosts for cards, also while the rank polls or
+//! computes (docs/design/heal.md, section 5.4).
 //!
 //! Owns: the thread, which adapters it looks at, and when it ends. Must not know: what an event
-//! means ([`super::events`]), what a probe says ([`super::echo`]). It holds no lock of the
-//! runtime's, reads no queue of the rank's, takes no signal, and does nothing while nothing comes.
+//! means ([`super::events`]), what a probe says ([`super::echo`]), how a card is told and asked for
+//! ([`super::teller`], [`super::asking`]). It holds no lock of the runtime's, reads no queue of the
+//! rank's, takes no signal, and does nothing while nothing comes.
 
-use super::echo::{Echo, Spot};
+use super::asking::Asking;
+use super::echo::{Echo, Spot, Whose};
 use super::mail::{Mail, Mailbox, call_attention};
+use super::teller::Teller;
 use ferriband_heal::Datagram;
-use ferriband_heal::card::ADAPTERS;
+use ferriband_heal::card::{ADAPTERS, Card};
+use ferriband_heal::inquiry::CardPort;
 use ferriband_host::{Event, signals};
 use ferriband_ibv::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -39,8 +45,12 @@ struct Shared {
     carried: Condvar,
     /// What the rank's card says of each adapter.
     spots: Mutex<[Spot; ADAPTERS]>,
+    /// The rank's card, for who asks by TCP.
+    card: Mutex<Card>,
     /// The rank wants to be called then.
     call: Mutex<Option<Instant>>,
+    /// Whose the thread is.
+    whose: Whose,
 }
 
 #[derive(Default)]
@@ -54,6 +64,10 @@ struct Orders {
 enum Order {
     Watch(Box<Watched>),
     Forget(u8),
+    /// Answers at this port.
+    Tell(TcpListener),
+    /// Asks for the card of this rank, which tells it at that port.
+    Ask(u32, CardPort),
     End,
 }
 
@@ -70,18 +84,20 @@ struct Watched {
 }
 
 impl Watch {
-    /// Starts the thread, which looks at no adapter yet.
+    /// Starts the thread of a rank with this card, which looks at no adapter yet.
     ///
     /// # Errors
     /// What the kernel answers where there can be no thread or no descriptor more.
-    pub fn begin() -> io::Result<Self> {
+    pub fn begin(whose: Whose, card: Card) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             wake: Event::new()?,
             mailbox: Mailbox::new()?,
             orders: Mutex::default(),
             carried: Condvar::new(),
             spots: Mutex::default(),
+            card: Mutex::new(card),
             call: Mutex::default(),
+            whose,
         });
         let theirs = Arc::clone(&shared);
         let thread = signals::without(|| {
@@ -125,6 +141,21 @@ impl Watch {
         if let Some(place) = self.shared.spots().get_mut(usize::from(adapter)) {
             *place = spot;
         }
+    }
+
+    /// Tells the card, as [`Watch::set_card`] has said it last, at this port from here on.
+    pub fn tell_at(&self, port: TcpListener) {
+        self.shared.order(Order::Tell(port));
+    }
+
+    /// What is told who asks for the rank's card.
+    pub fn set_card(&self, card: Card) {
+        *self.shared.card() = card;
+    }
+
+    /// Asks for the card of rank `rank`, which tells it at that port: it comes by mail, or not.
+    pub fn ask(&self, rank: u32, port: CardPort) {
+        self.shared.order(Order::Ask(rank, port));
     }
 
     /// Calls for a look in that time, unless it does so sooner.
@@ -185,16 +216,18 @@ impl Shared {
         self.call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long it is until the rank is to be called. It is called if that has come.
-    fn call_when_due(&self) -> Option<Timespec> {
+    fn card(&self) -> MutexGuard<'_, Card> {
+        self.card.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the rank is to be called. It is called if that has come.
+    fn call_when_due(&self, now: Instant) -> Option<Instant> {
         let mut call = self.call();
-        let left = call.map(|at| at.saturating_duration_since(Instant::now()))?;
-        if left.is_zero() {
+        if call.is_some_and(|at| at <= now) {
             *call = None;
             call_attention();
-            return None;
         }
-        Timespec::try_from(left).ok()
+        *call
     }
 
     fn spots(&self) -> MutexGuard<'_, [Spot; ADAPTERS]> {
@@ -212,18 +245,43 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// What the thread looks at.
+#[derive(Default)]
+struct Work {
+    adapters: Vec<Watched>,
+    /// None where no rank is on another host.
+    teller: Option<Teller>,
+    asking: Asking,
+}
+
 fn run(shared: &Shared) {
     let _ends = Ends(shared);
-    let mut all: Vec<Watched> = Vec::new();
-    while carry_out(shared, &mut all) {
-        for at in sleep(shared, &all) {
-            all[at].look(shared);
+    let mut work = Work::default();
+    while carry_out(shared, &mut work) {
+        work.exchange_cards(shared);
+        for at in sleep(shared, &work) {
+            work.adapters[at].look(shared);
         }
     }
 }
 
+impl Work {
+    /// Answers who asks for the rank's card, and goes on with what the rank has asked.
+    fn exchange_cards(&mut self, shared: &Shared) {
+        let now = Instant::now();
+        if let Some(teller) = &mut self.teller {
+            let card = *shared.card();
+            teller.serve(&card, now);
+        }
+        self.asking.go_on(now, |rank, card| {
+            shared.mailbox.put(Mail::Card { rank, card });
+        });
+    }
+}
+
 /// Sleeps until something comes: the adapters that it may be of.
-fn sleep(shared: &Shared, all: &[Watched]) -> Vec<usize> {
+fn sleep(shared: &Shared, work: &Work) -> Vec<usize> {
+    let all = &work.adapters;
     let mut whose = Vec::new();
     let mut polls = vec![PollFd::new(&shared.wake, PollFlags::IN)];
     for (at, one) in all.iter().enumerate() {
@@ -234,7 +292,19 @@ fn sleep(shared: &Shared, all: &[Watched]) -> Vec<usize> {
             whose.push(at);
         }
     }
-    let timeout = shared.call_when_due();
+    let guests = work.teller.iter().flat_map(Teller::fds);
+    let guests = guests.map(|fd| (fd, PollFlags::IN));
+    let others = guests.chain(work.asking.fds());
+    polls.extend(others.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+    let now = Instant::now();
+    let due = [
+        shared.call_when_due(now),
+        work.teller.as_ref().and_then(Teller::due),
+        work.asking.due(),
+    ];
+    let due = due.into_iter().flatten().min();
+    let left = due.map(|at| at.saturating_duration_since(now));
+    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
     if poll(&mut polls, timeout.as_ref()).is_err() {
         // An interruption is a wake-up like any other; without memory for it all are looked at.
         return (0..all.len()).collect();
@@ -249,13 +319,16 @@ fn sleep(shared: &Shared, all: &[Watched]) -> Vec<usize> {
 }
 
 /// Carries out what was ordered. False once that is to end.
-fn carry_out(shared: &Shared, all: &mut Vec<Watched>) -> bool {
+fn carry_out(shared: &Shared, work: &mut Work) -> bool {
+    let all = &mut work.adapters;
     shared.wake.take();
     loop {
         let order = shared.orders().next.pop_front();
         match order {
             Some(Order::Watch(one)) => all.push(*one),
             Some(Order::Forget(adapter)) => all.retain(|one| one.adapter != adapter),
+            Some(Order::Tell(port)) => work.teller = Some(Teller::new(port, shared.whose)),
+            Some(Order::Ask(rank, port)) => work.asking.want(&shared.whose, rank, port),
             Some(Order::End) => return false,
             None => return true,
         }
