@@ -26,7 +26,7 @@ impl Net {
         if !self.limits.heal.is_on || self.life.watch.is_some() || self.life.is_dead {
             return;
         }
-        let Ok(watch) = Watch::begin(self.whose(), self.card()) else {
+        let Ok(watch) = Watch::begin(self.identity(), self.card()) else {
             return;
         };
         self.life.watch = Some(watch);
@@ -39,7 +39,8 @@ impl Net {
         self.rails.is_changed |= self.rails.serial() != 0;
     }
 
-    fn whose(&self) -> Whose {
+    /// Who the thread answers for.
+    fn identity(&self) -> Whose {
         Whose {
             me: self.connect.me,
             ranks: self.links.len() as u32,
@@ -88,7 +89,7 @@ impl Net {
 
     /// An adapter was opened: the thread looks at it, and answers by it.
     pub(super) fn watch_rail(&mut self, id: AdapterId) {
-        let whose = self.whose();
+        let whose = self.identity();
         let port = self.rails.adapters.port(id).unwrap_or(1);
         if self.life.watch.is_none() {
             return;

@@ -65,16 +65,13 @@ impl Net {
         let peers = peers.filter_map(|peer| {
             let link = self.links[*peer as usize].as_deref()?;
             let now_due = link.wire.is_at_work().then_some(now);
-            let soon = || link.long.lane.waits().then(|| now.after(LANE_NS));
-            let wire = || {
-                let wire = &link.wire;
-                let refused = wire.refused.as_ref().map(Refused::due);
+            let wire = &link.wire;
+            let refused = wire.refused.as_ref().map(Refused::due);
+            now_due.or_else(|| {
                 let reading = wire.reading.poll_timeout();
-                [wire.session.poll_timeout(), reading, refused]
-            };
-            now_due
-                .or_else(soon)
-                .or_else(|| wire().into_iter().flatten().min())
+                let all = [wire.session.poll_timeout(), reading, refused];
+                all.into_iter().flatten().min()
+            })
         });
         let is_attended = !self.connect.setting_up.is_empty();
         let adapters = self.adapters_due().filter(|_| is_attended);
