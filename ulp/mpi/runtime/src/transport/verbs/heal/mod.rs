@@ -20,6 +20,7 @@ mod renew;
 mod replay;
 mod report;
 mod say;
+mod second;
 mod thread;
 
 use super::Net;
@@ -33,11 +34,11 @@ use ferriband_ibv::VerbsError;
 pub use fence::Fence;
 pub use looks::{Looks, Watched};
 pub use mail::{call_attention, heed_attention, wants_attention};
-pub use migrate::Second;
 pub use rails::Rails;
 pub use renew::KeysTold;
 pub use replay::Replay;
 pub use say::Way;
+pub use second::Second;
 pub use thread::Watch;
 
 /// A lane that cannot be made is tried again after so long.
