@@ -221,3 +221,20 @@ fn reasons_of_refusal_are_told_apart() {
         assert!(causes[0].what.contains(says), "{causes:#?}");
     }
 }
+
+#[test]
+fn what_the_fabric_says_of_a_path_is_certain() {
+    let causes = of(&Event::PathLost(PathLost {
+        fabric: "lab".into(),
+        from: 3,
+        to: 4,
+        says: "S1 is switched off".into(),
+        ..PathLost::default()
+    }));
+    let [cause] = &causes[..] else {
+        panic!("{causes:#?}");
+    };
+    assert_eq!(cause.certainty, Certain);
+    assert!(cause.what.ends_with("LID 3 to LID 4: S1 is switched off"));
+    assert!(cause.remedy.contains("fabric why 3 4 --name lab"));
+}

@@ -289,7 +289,7 @@ impl Net {
         let wire = &self.link(peer).wire;
         let (path, mtu) = (wire.path, wire.path.mtu.min(end.mtu).max(1));
         let route = self.route(&path);
-        let second = self.to_load(peer);
+        let second = self.path_to_load(peer);
         let device = &self.rail_of(peer).device;
         let (theirs, ours) = (
             deep(device.limits.max_rd_atomic),

@@ -2,29 +2,20 @@
 //! life goes on (automatic path migration, IBA 17.2.8). It is the first thing that is tried where a
 //! path fails; a heal comes where it is not there, or fails as well.
 //!
-//! Owns: which second path the queue pairs to a peer have loaded, and what becomes of the
+//! Owns: which second path ([`Second`]) the queue pairs to a peer load, and what becomes of the
 //! connection when they have gone over. Must not know: when a path is at fault. What both ends
 //! load is [`Path::second`]'s; devices that do not offer it have none, and RoCE has none.
 
 use super::super::Net;
 use super::super::link::Wire;
+use super::super::rail::Face;
+use super::second::Second;
 use crate::ground::memory::Source;
 use crate::transport::contract::Head;
 use ferriband_heal::{AdapterId, Cause, Endpoint, Lids, Path, PathId};
 use ferriband_ibv::{PathState, Qp, SecondPath};
 use ferriband_mpi_proto::envelope::Kind;
 use std::sync::Arc;
-
-/// The second path of a connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Second {
-    path: Path,
-    /// What both ends have told each other when the life began.
-    own: Lids,
-    peer: Lids,
-    /// The queue pairs have it, and are armed or say to the peer that they want to be.
-    is_loaded: bool,
-}
 
 impl Wire {
     /// The table was read anew: a life that has gone over to another port of the peer's is by the
@@ -56,7 +47,9 @@ impl Net {
             return Lids::default();
         };
         let ports = rail.into_iter().flat_map(|rail| &rail.ports);
-        let mut others = ports.filter(|other| other.number != port && other.face.is_active);
+        // One of another subnet does not lead to the peer.
+        let is_alike = |other: &Face| other.is_active && other.gid.0[..8] == own.gid.0[..8];
+        let mut others = ports.filter(|other| other.number != port && is_alike(&other.face));
         Lids {
             first: own.lid,
             lmc: own.lmc,
@@ -85,12 +78,17 @@ impl Net {
     }
 
     /// What the queue pairs to `peer` are to load.
-    pub(in super::super) fn to_load(&mut self, peer: u32) -> Option<SecondPath> {
+    pub(in super::super) fn path_to_load(&mut self, peer: u32) -> Option<SecondPath> {
         let second = self.link(peer).wire.second.filter(|one| one.is_loaded)?;
-        Some(SecondPath {
-            route: self.route(&second.path),
+        Some(self.loaded(peer, &second.path))
+    }
+
+    /// A path as the queue pairs to `peer` load it.
+    fn loaded(&mut self, peer: u32, path: &Path) -> SecondPath {
+        SecondPath {
+            route: self.route(path),
             timeout: self.rail_of(peer).device.timeout,
-        })
+        }
     }
 
     /// The queue pairs to `peer`: that of messages, that of the lane.
@@ -166,7 +164,7 @@ impl Net {
         wire.path = new;
         wire.made_by = made_by.map(|(adapter, _)| (adapter, new.port));
         wire.made_at = made_at.unwrap_or(wire.made_at);
-        if let Some(left) = wire.by {
+        if let Some(left) = wire.by.filter(|_| cause != Cause::Return) {
             wire.paths.failed(left, now);
         }
         if let Some(by) = wire.paths.nearest(&new) {
@@ -200,10 +198,7 @@ impl Net {
         let Some(second) = second.filter(|one| self.is_port_active(&one.path)) else {
             return;
         };
-        let path = SecondPath {
-            route: self.route(&second.path),
-            timeout: self.rail_of(peer).device.timeout,
-        };
+        let path = self.loaded(peer, &second.path);
         // What the lane does not take is missed when its path fails: that is a heal.
         let [main, _] = self.pairs(peer).map(|qp| qp.map(|qp| qp.load_path(&path)));
         let is_loaded = main.is_some_and(|loaded| loaded.is_ok());
