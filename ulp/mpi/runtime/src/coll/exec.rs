@@ -207,7 +207,7 @@ impl Mpi {
         while let Some(execution) = self.coll.executions.get_mut(at) {
             if execution.is_given_up && execution.has_settled(&mut self.p2p) {
                 let execution = self.coll.executions.swap_remove(at);
-                self.bury_execution(execution);
+                self.remove_execution(execution);
                 did = true;
                 continue;
             }
@@ -272,7 +272,7 @@ impl Mpi {
         let own = (execution.comm, execution.tag);
         self.coll.calls.retain(|call| (call.comm, call.tag) != own);
         if execution.has_settled(&mut self.p2p) {
-            self.bury_execution(execution);
+            self.remove_execution(execution);
         } else {
             self.coll.executions.push(execution);
         }
@@ -302,7 +302,7 @@ impl Mpi {
 
     /// Its request is over. Peers that do not know yet may read its own memory, so that stays.
     #[cold]
-    fn bury_execution(&mut self, execution: Execution) {
+    fn remove_execution(&mut self, execution: Execution) {
         if execution.request != NOBODY {
             self.point.requests[execution.request].status.error = execution.error;
             self.forget_freed(execution.request);
