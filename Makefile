@@ -107,7 +107,8 @@ demo: build ## run Debian's own RDMA programs on the software adapter, on one ho
 test: ## run every test: units, properties, simulator, C ABI, real programs, rdma-core's own
 	$(need) $(BUILD_PACKAGES) $(TEST_PACKAGES)
 	@scripts/need-rust
-	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) test --workspace --no-fail-fast --tests
+	$(CARGO) test --workspace --no-fail-fast --doc
 	$(CARGO) build --package ferriband
 	$(CARGO) xtask libs
 	$(CARGO) xtask budgets

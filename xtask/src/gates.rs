@@ -3,7 +3,7 @@
 //! They look at the files that git tracks, so what a build leaves behind does not matter.
 
 use crate::{Outcome, arrows, rdma_core, symbols, workspace_root};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Command;
 
 /// Words that mark unfinished work. Put together here, so that this file does not break its own rule.
@@ -100,6 +100,7 @@ pub fn run(args: &[String]) -> Outcome {
         .map_err(|error| format!("Cargo.toml: {error}"))?;
     let rooms = rooms(&manifest);
     let mut breaches = Vec::new();
+    let mut examples = Examples::default();
     let mut count = 0;
     for path in listed.split('\0').filter(|path| is_ours(path)) {
         // A file that was deleted but not yet committed is no breach.
@@ -108,10 +109,12 @@ pub fn run(args: &[String]) -> Outcome {
         };
         count += 1;
         breaches.extend(breaches_of(path, &text));
+        examples.look(path, &text);
         if path.ends_with("Cargo.toml") {
             breaches.extend(arrows_up(path, &text, &rooms));
         }
     }
+    breaches.extend(examples.breaches());
     for path in SAFE_ROOMS {
         let text =
             std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))?;
@@ -166,6 +169,65 @@ fn arrows_up(path: &str, manifest: &str, rooms: &HashMap<&str, &str>) -> Vec<Str
     used.filter(|used| !allowed.iter().any(|room| used.starts_with(room)))
         .map(|used| format!("{path}: uses {used}, of a room that it must not know"))
         .collect()
+}
+
+/// Which crates have examples in their documentation, and which manifests say that there is none:
+/// rustdoc reads a whole crate to find out, one crate after the other.
+#[derive(Default)]
+struct Examples {
+    /// Directories of crates with an example.
+    has: BTreeSet<String>,
+    /// Manifests of libraries, and whether they have their examples run.
+    runs: BTreeMap<String, bool>,
+}
+
+impl Examples {
+    fn look(&mut self, path: &str, text: &str) {
+        if let Some((room, _)) = path.split_once("/src/")
+            && path.ends_with(".rs")
+        {
+            if has_example(text) {
+                self.has.insert(room.to_owned());
+            }
+            if path.ends_with("/src/lib.rs") {
+                self.runs.entry(room.to_owned()).or_insert(true);
+            }
+        }
+        if let Some(room) = path.strip_suffix("/Cargo.toml")
+            && text.contains("\ndoctest = false\n")
+        {
+            self.runs.insert(room.to_owned(), false);
+        }
+    }
+
+    fn breaches(&self) -> impl Iterator<Item = String> + '_ {
+        self.runs.iter().filter_map(|(room, runs)| {
+            let says = match (self.has.contains(room), runs) {
+                (true, false) => "has doctest = false, and documentation has an example",
+                (false, true) => "no documentation has an example: say doctest = false in [lib]",
+                _ => return None,
+            };
+            Some(format!("{room}/Cargo.toml: {says}"))
+        })
+    }
+}
+
+/// Whether documentation in this text has a block of Rust.
+fn has_example(text: &str) -> bool {
+    let mut is_open = false;
+    for line in text.lines() {
+        let doc = line.trim_start();
+        let doc = doc.strip_prefix("///").or_else(|| doc.strip_prefix("//!"));
+        let Some(kind) = doc.and_then(|doc| doc.trim_start().strip_prefix("```")) else {
+            continue;
+        };
+        is_open = !is_open;
+        let words = ["rust", "no_run", "should_panic", "compile_fail"];
+        if is_open && (kind.is_empty() || words.iter().any(|word| kind.starts_with(word))) {
+            return true;
+        }
+    }
+    false
 }
 
 /// A symbol that the page does not name, or old entry points that it names fewer times than there are versions.
@@ -283,6 +345,25 @@ mod tests {
         assert_eq!(found("ulp/host/Cargo.toml"), 2);
         assert_eq!(found("ulp/sdp/preload/Cargo.toml"), 2);
         assert_eq!(found("sys/c/Cargo.toml"), 3);
+    }
+
+    #[test]
+    fn examples_are_run_and_crates_without_any_are_not_searched() {
+        let block = |kind: &str| format!("//! Text.\n//!\n//! ```{kind}\n//! a();\n//! ```\n");
+        assert!(has_example(&block("")) && has_example(&block("no_run")));
+        assert!(!has_example(&block("text")) && !has_example("let fence = \"```\";\n"));
+        let breaches = |manifest: &str, source: &str| {
+            let mut examples = Examples::default();
+            examples.look("ib/a/Cargo.toml", manifest);
+            examples.look("ib/a/src/lib.rs", source);
+            examples.breaches().count()
+        };
+        let none = "[lib]\ndoctest = false\n";
+        assert_eq!((breaches("", ""), breaches(none, "")), (1, 0));
+        assert_eq!(
+            (breaches("", &block("")), breaches(none, &block(""))),
+            (0, 1)
+        );
     }
 
     #[test]

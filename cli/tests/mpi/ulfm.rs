@@ -58,6 +58,15 @@ fn ranks_that_die_at_any_moment_are_agreed_about_and_left_behind() {
 }
 
 #[test]
+fn communicators_that_have_agreed_and_are_freed_leave_no_memory_behind() {
+    let program = Program::new("ulfm");
+    for (ranks, way) in [(2, MEMORY), (3, VERBS)] {
+        let said = ends_well(&program, ranks, way, &["frees"]);
+        assert_eq!(said, format!("ulfm: {ranks} ranks: ok\n"), "{way:?}");
+    }
+}
+
+#[test]
 fn without_the_users_word_a_death_ends_the_job_of_ranks_for_whom_errors_are_fatal() {
     let program = Program::new("fails");
     let output = program.run(4, MEMORY, &["kill"]);

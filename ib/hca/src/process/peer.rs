@@ -190,7 +190,7 @@ impl<Q> Peer<Q> {
     }
 
     /// Marks the peer as gone. True the first time.
-    pub(crate) fn bury(&self) -> bool {
+    pub(crate) fn mark_gone(&self) -> bool {
         !self.dead.swap(true, Ordering::AcqRel)
     }
 

@@ -105,7 +105,7 @@ impl Engine {
             }
             match self.offer(link, epoll) {
                 Ok(()) => {}
-                Err(Unreachable::Gone) => self.bury(link),
+                Err(Unreachable::Gone) => self.lose_peer(link),
                 Err(Unreachable::Later) => again = true,
             }
         }
@@ -207,7 +207,7 @@ impl Engine {
         }
         drop(current);
         if link.0.channel.get().is_some() {
-            self.bury(link);
+            self.lose_peer(link);
             // whether it is dead or only hung up, the registry finds out for itself
             self.life_ended(ProcessRef {
                 slot: link.slot(),
@@ -288,7 +288,7 @@ impl Engine {
                     .is_ok()
             });
         if !welcomed {
-            self.bury(&link);
+            self.lose_peer(&link);
         }
     }
 

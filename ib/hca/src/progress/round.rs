@@ -340,10 +340,10 @@ impl Engine {
 
 impl Engine {
     /// The peer is gone: what it said before is heard, what waits for it will hear of it.
-    pub(crate) fn bury(&self, link: &PeerLink) {
+    pub(crate) fn lose_peer(&self, link: &PeerLink) {
         // its last stores came before the end of its connection; a record that cannot be executed now never can
         self.hear_out(link);
-        if !link.0.bury() {
+        if !link.0.mark_gone() {
             return;
         }
         // what we mapped of the dead would keep its memory from being freed

@@ -8,7 +8,7 @@
 //! where on the shared port, services, connections, faults to inject, counters of ports ([`Registry`]); control connections ([`Control`]). Must not know: verbs, rings, what the messages say.
 //!
 //! *Life.* A member is a slot of the process table and a generation. It lives while its presence name is bound
-//! (`names`). Each entry that it owns carries both numbers, so it is freed exactly when its owner is buried, by whichever
+//! (`names`). Each entry that it owns carries both numbers, so it is freed exactly when its owner is reaped, by whichever
 //! member or joiner notices, and a later owner of the slot inherits nothing. A member that is stopped stays a member.
 //! A program that closes our descriptors behind our back is dead to the others: its next claim says `Expelled`.
 //!
@@ -288,11 +288,11 @@ impl Host {
                     Ok(names::Dialled::Nobody | names::Dialled::Foreign)
                 ))
         };
-        self.bury_if(process, is_dead)
+        self.reap_if(process, is_dead)
     }
 
-    /// Buries a member if `is_dead` says so of its slot after its entry was read.
-    fn bury_if(
+    /// Reaps a member if `is_dead` says so of its slot after its entry was read.
+    fn reap_if(
         &self,
         process: ProcessRef,
         is_dead: impl FnOnce(u32) -> Result<bool, HostError>,
@@ -310,7 +310,7 @@ impl Host {
         if !is_dead(process.slot)? {
             return Ok(Fate::Alive);
         }
-        self.registry.bury(occupant);
+        self.registry.free_all_of(occupant);
         Ok(Fate::Dead)
     }
 
@@ -320,9 +320,9 @@ impl Host {
     /// As [`Host::reap_process`].
     pub fn reap(&self) -> Result<usize, HostError> {
         let prober = self.prober()?;
-        let buried = reap_some(&self.registry, &prober, PROCESS_LIMIT)?;
+        let reaped = reap_some(&self.registry, &prober, PROCESS_LIMIT)?;
         self.registry.sweep_orphans();
-        Ok(buried)
+        Ok(reaped)
     }
 
     /// A prober that is known to see this domain: it sees us. A thread that moved to another network namespace would
@@ -380,7 +380,7 @@ impl Host {
             // The dead do not keep a domain open.
             let prober = self.prober()?;
             for process in self.registry.xrc_domain_members(id) {
-                self.bury_if(process, |slot| Ok(!prober.is_present(slot)?))?;
+                self.reap_if(process, |slot| Ok(!prober.is_present(slot)?))?;
             }
         }
         self.claim(|| match how {
@@ -471,7 +471,7 @@ impl Drop for Host {
                 .occupant(self.me.slot)
                 .filter(|o| o.owner() == self.me)
         {
-            self.registry.bury(occupant);
+            self.registry.free_all_of(occupant);
         }
     }
 }
@@ -502,21 +502,21 @@ fn claim_slot(
     Ok(None)
 }
 
-/// Probes up to `probes` members from where the last one stopped, and buries the dead. Gives their number.
+/// Probes up to `probes` members from where the last one stopped, and reaps the dead. Gives their number.
 fn reap_some(registry: &Registry, prober: &Prober, probes: usize) -> Result<usize, HostError> {
     let used = registry.used(&PROCESSES);
-    let mut buried = 0;
+    let mut reaped = 0;
     for _ in 0..probes.min(used) {
         let slot = (registry.add(header::REAP_CURSOR, 1) % used as u64) as u32;
         // The occupant is read before its name is asked for: so it is this one whose name was gone.
         if let Some(occupant) = registry.occupant(slot)
             && !prober.is_present(slot)?
         {
-            registry.bury(occupant);
-            buried += 1;
+            registry.free_all_of(occupant);
+            reaped += 1;
         }
     }
-    Ok(buried)
+    Ok(reaped)
 }
 
 fn random() -> Result<u64, HostError> {

@@ -377,7 +377,7 @@ impl Registry {
 
     /// Frees all that a dead (or leaving) process owned, then its slot, in this order: a reaper that dies on the way leaves a
     /// slot that still looks stale. Any number of reapers may do the same at once.
-    pub(super) fn bury(&self, occupant: Claim) {
+    pub(super) fn free_all_of(&self, occupant: Claim) {
         let owner = occupant.owner();
         self.sweep(|process| process == owner);
         let slot = owner.slot as usize;
@@ -389,7 +389,7 @@ impl Registry {
         );
     }
 
-    /// Frees what belongs to no member: a safety net under [`Registry::bury`].
+    /// Frees what belongs to no member: a safety net under [`Registry::free_all_of`].
     pub(super) fn sweep_orphans(&self) {
         self.sweep(|process| !self.is_live(process));
         self.free_targets_without_domain();

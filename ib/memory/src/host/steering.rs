@@ -34,7 +34,7 @@ impl Host {
         Ok(())
     }
 
-    /// Buries those on the port that are gone, by their names alone, which costs a system call each and wakes nobody. Gives their
+    /// Reaps those on the port that are gone, by their names alone, which costs a system call each and wakes nobody. Gives their
     /// number.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Host {
         let prober = self.prober()?;
         let mut dead = 0;
         for entry in self.registry.steering_entries() {
-            let fate = self.bury_if(entry.process, |slot| Ok(!prober.is_present(slot)?))?;
+            let fate = self.reap_if(entry.process, |slot| Ok(!prober.is_present(slot)?))?;
             dead += usize::from(fate == Fate::Dead);
         }
         Ok(dead)
@@ -93,7 +93,7 @@ impl Registry {
             .filter(|entry| entry.process == process)
     }
 
-    /// Counts joins, leaves, burials and [`Registry::steering_changed`].
+    /// Counts joins, leaves, reaps and [`Registry::steering_changed`].
     pub fn steering_epoch(&self) -> u64 {
         self.load(header::STEERING_EPOCH)
     }

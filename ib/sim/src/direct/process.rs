@@ -1,6 +1,6 @@
 //! One simulated process: the adapter's calling pattern around the machine, without threads.
 //!
-//! Mirrors `ib/hca`: drain rings, collect answers, drive queues, fire timers, bury the dead; transitions of queue pairs in
+//! Mirrors `ib/hca`: drain rings, collect answers, drive queues, fire timers, give up dead peers; transitions of queue pairs in
 //! the adapter's order. What the process wants is the application's business.
 
 use std::cell::{Cell, RefCell};
@@ -185,7 +185,7 @@ impl<'s> Process<'s> {
             return false;
         }
         if self.ctx.world.heard_of_death(link.0.slot) {
-            self.bury(link);
+            self.lose_peer(link);
             return true;
         }
         let mut worked = false;
@@ -644,7 +644,7 @@ impl<'s> Process<'s> {
     }
 
     /// The peer is gone: what waits for it hears of it.
-    fn bury(&self, link: &SimLink<'s>) {
+    fn lose_peer(&self, link: &SimLink<'s>) {
         let world = self.ctx.world;
         // what it answered before it died counts
         while link.0.completer.borrow().has_news(&link.0.pair) && self.collect(link) {}

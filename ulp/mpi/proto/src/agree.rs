@@ -8,6 +8,10 @@
 //! leader that changes as in Chandra and Toueg 1996, section 6, with a detector that is never
 //! wrong).
 //!
+//! A member keeps the last decision for those who may still ask. When its program has freed the
+//! communicator it tells the leader; once all that live have done so, all have decided, and the
+//! leader has all forget what they keep.
+//!
 //! Owns: the agreements of one communicator, one after the other. Must not know: who finds out who
 //! has died, by what a word travels, what is agreed about. A member that is said to be dead has to
 //! be dead, and all that live hear of it in the end.
@@ -54,6 +58,11 @@ pub enum Word {
     Accept,
     /// It is decided.
     Decide(Decision),
+    /// To the leader, which tells the others when it is one: this member's program has freed the
+    /// communicator, and all that it has voted for is decided.
+    Freed,
+    /// All have freed it: nobody asks for the last decision any more.
+    Forget,
 }
 
 /// One agreement.
@@ -64,8 +73,9 @@ struct Agreement {
     round: u32,
     /// What was accepted last.
     accepted: Option<Decision>,
-    /// What members have sent to this one, as a leader.
+    /// What members have sent to this one, as a leader, and who has.
     votes: Vec<Option<Vote>>,
+    voted: Members,
     /// What this one has proposed as a leader, and who has accepted it.
     proposed: Option<(Decision, Members)>,
 }
@@ -90,6 +100,11 @@ pub struct Agreements {
     early: Vec<Letter>,
     out: VecDeque<Letter>,
     over: VecDeque<(u32, Decision)>,
+    /// This member's program has freed the communicator.
+    is_freed: bool,
+    /// Members that have said so of theirs.
+    freed: Members,
+    is_forgotten: bool,
 }
 
 impl Agreements {
@@ -106,6 +121,9 @@ impl Agreements {
             early: Vec::new(),
             out: VecDeque::new(),
             over: VecDeque::new(),
+            is_freed: false,
+            freed: Members::none(size),
+            is_forgotten: false,
         }
     }
 
@@ -122,6 +140,14 @@ impl Agreements {
     pub fn handle(&mut self, from: u32, number: u32, word: Word) {
         if from >= self.size {
             return;
+        }
+        match word {
+            Word::Freed => {
+                self.freed.insert(from);
+                return self.have_all_forget();
+            }
+            Word::Forget => return self.forget(),
+            _ => (),
         }
         if number.wrapping_add(1) == self.number {
             self.answer(from, number, &word);
@@ -146,8 +172,21 @@ impl Agreements {
         match self.now.is_some() {
             true if has_new_leader => self.vote(),
             true => self.lead(),
-            false => (),
+            false if has_new_leader => self.say_freed(),
+            false => self.have_all_forget(),
         }
+    }
+
+    /// This member's program has freed the communicator: it begins no agreement any more.
+    pub fn free(&mut self) {
+        self.is_freed = true;
+        self.say_freed();
+    }
+
+    /// All that live have freed the communicator: nothing of this is needed any more, once what is
+    /// to be sent is.
+    pub fn is_forgotten(&self) -> bool {
+        self.is_forgotten
     }
 
     /// This member answers nobody any more: those who may still ask for its last decision have it.
@@ -178,6 +217,14 @@ impl Agreements {
         ahead == u32::from(self.now.is_some()) || ahead == 1
     }
 
+    /// Whether all others that live are among these.
+    fn has_all_others(&self, members: &Members) -> bool {
+        let mut all = members.clone();
+        all.add(&self.dead);
+        all.insert(self.me);
+        all.has_all(self.size)
+    }
+
     /// The others that live.
     fn others(&self) -> Vec<u32> {
         let is_other = |member: &u32| *member != self.me && !self.dead.contains(*member);
@@ -200,6 +247,7 @@ impl Agreements {
             round: 0,
             accepted: None,
             votes: (0..self.size).map(|_| None).collect(),
+            voted: Members::none(self.size),
             proposed: None,
         });
         self.vote();
@@ -216,6 +264,7 @@ impl Agreements {
         let own = now.own.clone();
         if leader == self.me {
             now.votes[leader as usize] = Some(own);
+            now.voted.insert(leader);
             self.lead();
         } else {
             self.send(leader, Word::Vote(own));
@@ -227,12 +276,13 @@ impl Agreements {
         if self.leader() != self.me {
             return;
         }
-        let others = self.others();
-        let Some(now) = &mut self.now else { return };
+        let Some(now) = &self.now else { return };
         if now.proposed.is_none() {
-            if others.iter().any(|one| now.votes[*one as usize].is_none()) {
+            if !self.has_all_others(&now.voted) {
                 return;
             }
+            let others = self.others();
+            let Some(now) = &mut self.now else { return };
             let before = now.accepted.take();
             let decision =
                 before.unwrap_or_else(|| decide(&now.votes, &self.dead, now.own.context));
@@ -246,7 +296,7 @@ impl Agreements {
             }
         }
         if let Some((decision, accepts)) = self.now.as_ref().and_then(|now| now.proposed.as_ref())
-            && others.iter().all(|member| accepts.contains(*member))
+            && self.has_all_others(accepts)
         {
             let decision = decision.clone();
             self.end(decision);
@@ -259,6 +309,7 @@ impl Agreements {
         match word {
             Word::Vote(vote) => {
                 now.votes[from as usize] = Some(vote);
+                now.voted.insert(from);
                 self.lead();
             }
             Word::Propose(_) if from < now.round => (),
@@ -274,6 +325,8 @@ impl Agreements {
                 self.lead();
             }
             Word::Decide(decision) => self.end(decision),
+            // no word about an agreement
+            Word::Freed | Word::Forget => (),
         }
     }
 
@@ -306,6 +359,50 @@ impl Agreements {
             }
         }
         self.start_next();
+        self.say_freed();
+    }
+
+    /// Whether this member's program has freed the communicator and waits for no decision.
+    fn has_freed(&self) -> bool {
+        self.is_freed && self.now.is_none() && self.waiting.is_empty()
+    }
+
+    /// The leader hears that this member has freed the communicator. One that leads because others
+    /// have died says it to all: who has forgotten already, as the last leader had it do, answers.
+    fn say_freed(&mut self) {
+        if !self.has_freed() {
+            return;
+        }
+        let leader = self.leader();
+        if leader != self.me {
+            return self.send(leader, Word::Freed);
+        }
+        if self.me != 0 {
+            for member in self.others() {
+                self.send(member, Word::Freed);
+            }
+        }
+        self.have_all_forget();
+    }
+
+    /// The leader has all forget, once all have freed the communicator.
+    fn have_all_forget(&mut self) {
+        if self.has_freed() && self.leader() == self.me && self.has_all_others(&self.freed) {
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        // a leader that says so too early is wrong
+        if !self.has_freed() || self.is_forgotten {
+            return;
+        }
+        self.is_forgotten = true;
+        if self.leader() == self.me {
+            for member in self.others() {
+                self.send(member, Word::Forget);
+            }
+        }
     }
 
     /// There is a new leader: it gets the last decision, or all others have it from this one.

@@ -5,7 +5,9 @@
 //! ([`Fault`]). Must not know: MPI, a clock. What it hunts: two decisions of one agreement, that of
 //! a member included which died after it (A1); one that has as failed who lives, or bits that no
 //! vote has or that a member's vote lacks which has not failed (A2); one that is called
-//! acknowledged and is not (A3); and members that live and wait for ever (A4).
+//! acknowledged and is not (A3); members that live and wait for ever (A4); a member that forgets
+//! what another one may still ask for (A5); and members that keep what nobody asks for any more
+//! (A6).
 
 use crate::Rng;
 use ferriband_mpi_proto::agree::{Agreements, Decision, Letter, Members, Vote, Word};
@@ -26,17 +28,26 @@ pub enum Fault {
     AnswersNobody,
     /// Who leaves does not tell its last decision.
     LeavesSilently,
+    /// A leader has all forget when it has freed the communicator itself.
+    ForgetsEarly,
+    /// Who has freed the communicator does not say so to a new leader.
+    KeepsFreed,
+    /// Who has forgotten answers no new leader.
+    ForgetsSilently,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::DecidesUnaccepted,
         Self::TakesOldProposals,
         Self::KeepsDecision,
         Self::StaysWithLeader,
         Self::AnswersNobody,
         Self::LeavesSilently,
+        Self::ForgetsEarly,
+        Self::KeepsFreed,
+        Self::ForgetsSilently,
     ];
 }
 
@@ -53,6 +64,8 @@ pub struct Report {
     pub lost: u64,
     /// Members that left while others were still at it.
     pub left: u64,
+    /// Members that forgot, as nobody asks any more.
+    pub forgotten: u64,
 }
 
 /// One member.
@@ -66,6 +79,10 @@ struct Member {
     knows: Vec<u32>,
     votes: Vec<Vote>,
     decided: usize,
+    /// Its program has freed the communicator.
+    has_freed: bool,
+    /// It keeps nothing any more, and answers a member that says that it has freed the communicator.
+    has_forgotten: bool,
 }
 
 struct World {
@@ -75,6 +92,8 @@ struct World {
     rounds: usize,
     /// Of a thousand steps so many are deaths, while there is somebody who may die.
     per_mille: u64,
+    /// Members may leave.
+    leaves: bool,
     members: Vec<Member>,
     /// Words on the way, by sender and receiver.
     wires: Vec<Vec<VecDeque<(u32, Word)>>>,
@@ -92,6 +111,7 @@ enum Step {
     Learn(usize, u32),
     Die(usize),
     Leave(usize),
+    Free(usize),
 }
 
 /// Runs one seed; what broke a law if one was broken. The same seed and fault give the same run.
@@ -107,6 +127,7 @@ impl World {
         let size = 2 + rng.below(6) as u32;
         let rounds = 1 + rng.below(4) as usize;
         let per_mille = [10, 40, 150][rng.below(3) as usize];
+        let leaves = rng.chance(500);
         let member = |me| Member {
             agreements: Agreements::new(me, size, Members::none(size)),
             out: VecDeque::new(),
@@ -115,6 +136,8 @@ impl World {
             knows: Vec::new(),
             votes: Vec::new(),
             decided: 0,
+            has_freed: false,
+            has_forgotten: false,
         };
         let wires = || (0..size).map(|_| VecDeque::new()).collect();
         Self {
@@ -126,6 +149,7 @@ impl World {
             size,
             rounds,
             per_mille,
+            leaves,
             dead: Vec::new(),
             report: Report::default(),
         }
@@ -141,9 +165,15 @@ impl World {
             self.take_step(steps[at])?;
         }
         let waits = |member: &Member| member.lives && member.decided < self.rounds;
-        match self.members.iter().position(waits) {
-            Some(member) => Err(format!("A4: member {member} waits for ever")),
-            None => Ok(self.report),
+        if let Some(member) = self.members.iter().position(waits) {
+            return Err(format!("A4: member {member} waits for ever"));
+        }
+        // Who has left says nothing, so the others cannot know.
+        let keeps = |member: &Member| member.lives && !member.has_forgotten;
+        let has_any_left = self.members.iter().any(|member| member.has_left);
+        match self.members.iter().position(keeps) {
+            Some(member) if !has_any_left => Err(format!("A6: member {member} forgets nothing")),
+            _ => Ok(self.report),
         }
     }
 
@@ -152,9 +182,12 @@ impl World {
         let (mut steps, mut last_words) = (Vec::new(), Vec::new());
         let mut is_over = true;
         for (at, member) in self.members.iter().enumerate().filter(|(_, one)| one.lives) {
-            is_over &= member.decided == self.rounds;
+            is_over &= member.has_forgotten;
             if member.has_left {
                 continue;
+            }
+            if member.decided == self.rounds && !member.has_freed {
+                steps.push(Step::Free(at));
             }
             let is_idle = member.decided == member.votes.len();
             if member.votes.len() < self.rounds && (is_idle || self.rng.chance(100)) {
@@ -167,7 +200,8 @@ impl World {
             if let Some(dead) = unknown {
                 steps.push(Step::Learn(at, *dead));
             }
-            if member.decided == self.rounds && member.out.is_empty() && !member.knows.is_empty() {
+            let may_leave = member.decided == self.rounds && !member.knows.is_empty();
+            if may_leave && member.out.is_empty() && self.leaves {
                 steps.push(Step::Leave(at));
             }
             for from in 0..self.members.len() {
@@ -224,12 +258,24 @@ impl World {
                 self.after(at, |word| match fault {
                     Some(Fault::KeepsDecision) => !(has_decided && matches!(word, Word::Decide(_))),
                     Some(Fault::StaysWithLeader) => !matches!(word, Word::Vote(_)),
+                    Some(Fault::KeepsFreed) => *word != Word::Freed,
                     _ => true,
                 })
             }
             Step::Die(at) => {
                 self.die(at);
                 Ok(())
+            }
+            Step::Free(at) => {
+                let member = &mut self.members[at];
+                member.has_freed = true;
+                if self.fault == Some(Fault::ForgetsEarly) {
+                    for other in 0..self.size {
+                        member.agreements.handle(other, 0, Word::Freed);
+                    }
+                }
+                member.agreements.free();
+                self.after(at, |_| true)
             }
             Step::Leave(at) => {
                 if self.fault != Some(Fault::LeavesSilently) {
@@ -260,6 +306,13 @@ impl World {
             let knows = &self.members[at].knows;
             let leader = (0..self.size).find(|member| !knows.contains(member));
             sender = leader.unwrap_or(sender).max(sender);
+        }
+        if self.members[at].has_forgotten {
+            if word == Word::Freed && self.fault != Some(Fault::ForgetsSilently) {
+                let answer = (from as u32, number, Word::Forget);
+                self.members[at].out.push_back(answer);
+            }
+            return Ok(());
         }
         let is_late = (number as usize) < self.members[at].decided;
         self.members[at].agreements.handle(sender, number, word);
@@ -303,6 +356,18 @@ impl World {
                     return Err(format!("A1: {number} is {other:?} and {decision:?}"));
                 }
                 _ => self.decisions[number] = Some(decision),
+            }
+        }
+        let member = &mut self.members[at];
+        if member.agreements.is_forgotten() && !member.has_forgotten {
+            member.has_forgotten = true;
+            self.report.forgotten += 1;
+            let needs = |one: &Member| one.lives && one.decided < one.votes.len();
+            let asks = |one: &Member| needs(one) || one.lives && !one.has_left && !one.has_freed;
+            if let Some(other) = self.members.iter().position(asks) {
+                return Err(format!(
+                    "A5: member {at} forgets, and member {other} may ask"
+                ));
             }
         }
         Ok(())

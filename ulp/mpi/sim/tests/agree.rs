@@ -12,9 +12,10 @@ fn members_that_live_agree_whoever_dies_when() {
         sum.leaders += report.leaders;
         sum.lost += report.lost;
         sum.left += report.left;
+        sum.forgotten += report.forgotten;
     }
     println!("{sum:?}");
-    for count in [sum.deaths, sum.leaders, sum.lost, sum.left] {
+    for count in [sum.deaths, sum.leaders, sum.lost, sum.left, sum.forgotten] {
         assert!(count > 1000, "{sum:?}");
     }
     assert!(sum.decisions > 50_000, "{sum:?}");

@@ -557,12 +557,21 @@ impl<K: Kernel> Reader<'_, K> {
         is_unread && !Writer(self.0).has_copy_arrived()
     }
 
+    /// As [`Reader::has_left_unread`], of a peer of which the kernel has told an end: it may have
+    /// ended its stream itself, and goes on reading, or others have its socket. Where this side has
+    /// not gone back yet, nothing else tells of it.
+    fn has_died_unread(&self) -> bool {
+        self.0.load(shared(Shared::EndedByProgram)) == 0
+            && !Writer(self.0).is_recalled()
+            && self.has_left_unread()
+    }
+
     /// The kernel has no more: the stream's end, or an error that the program has not had. A copy
     /// of this side's that has taken the error from the kernel keeps it before it leaves the lock.
     #[cold]
     fn end(&self, left_unread: bool) -> Received {
         drop(Writer(self.0).lock());
-        match error::at_end(self.0, left_unread) {
+        match error::at_end(self.0, left_unread || self.has_died_unread()) {
             Some(error) => Received::Refused(error),
             None => Received::Bytes(0),
         }

@@ -441,6 +441,35 @@ fn an_error_that_a_copy_has_met_is_told_at_the_end() {
 }
 
 #[test]
+fn a_peer_that_died_with_bytes_unread_is_told_at_an_end_that_comes_before_anybody_has_gone_back() {
+    let reset = Received::Refused(Errno(104));
+    let (w, r) = over(b"");
+    r.end();
+    w.store(Word::Own(Own::ReceiveGate), 1);
+    assert_eq!(receive(&w).0, reset);
+    assert_eq!(receive(&w).0, Received::Bytes(0), "it is told once");
+    // by the kernel alone as well
+    let (w, r) = over(b"");
+    r.end();
+    assert_eq!(receive(&w).0, Received::ByKernel);
+    Reader(&w).leave_kernel();
+    assert_eq!(Reader(&w).error_at_end(), Some(Errno(104)));
+    assert_eq!(Reader(&w).error_at_end(), None);
+    // it has read all; its program has ended its stream, and goes on reading; others have its socket
+    for why in ["read", "ended", "recalled"] {
+        let (w, r) = over(b"");
+        match why {
+            "read" => assert_eq!(receive(&r), bytes(b"s")),
+            "ended" => assert!(Writer(&r).end()),
+            _ => r.store(Word::Shared(Way::In, Shared::Recall), 1),
+        }
+        r.end();
+        w.store(Word::Own(Own::ReceiveGate), 1);
+        assert_eq!(receive(&w).0, Received::Bytes(0), "{why}");
+    }
+}
+
+#[test]
 fn an_error_that_a_look_has_met_is_the_next_calls() {
     let (w, r) = over(b"");
     assert!(Writer(&w).go_back());

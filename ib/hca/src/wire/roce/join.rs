@@ -83,7 +83,7 @@ impl SharedPort {
         lock_wait: Duration,
     ) -> Result<SharedPort, Error> {
         host.locked(lock_wait, |registry| {
-            // Who died may have been buried before, and what it left was not put right: then there
+            // Who died may have been reaped before, and what it left was not put right: then there
             // is a gap.
             let clean = host.steering_reap()? == 0 && is_gapless(&registry.steering_entries());
             host.steering_open()?;
@@ -153,7 +153,7 @@ impl SharedPort {
         host.locked(lock_wait, |registry| self.attach_here(registry))?
     }
 
-    /// Buries the dead, finds out where everybody's socket is, and steers anew. `pump` lets this
+    /// Reaps the dead, finds out where everybody's socket is, and steers anew. `pump` lets this
     /// process receive meanwhile, so that probes reach [`SharedPort::take_probe`]; it must not
     /// wait.
     ///

@@ -93,14 +93,14 @@ fn a_stopped_reaper_that_wakes_late_harms_no_later_owner() {
     let host = join(&options);
     let mut child = owner_of_everything(&options);
     let [word, ..] = child.hear::<4>().unwrap();
-    // What a reaper knows when it is stopped between reading and burying.
+    // What a reaper knows when it is stopped between reading and reaping.
     let known = host.occupant(process(word).slot).unwrap();
     child.kill();
     host.reap().unwrap();
     let mut next = owner_of_everything(&options);
     let [again, block, srq, target] = next.hear().unwrap();
     assert_eq!(process(again).slot, process(word).slot);
-    host.bury(known);
+    host.free_all_of(known);
     assert_eq!(remains(&host, block, srq, target), [true; 5]);
     assert!(host.is_live(process(again)));
     next.finish();

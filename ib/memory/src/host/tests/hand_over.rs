@@ -107,7 +107,7 @@ fn a_full_queue_refuses_and_a_dead_process_is_gone() {
     assert!(end.is_open_at(peer).unwrap());
     child.kill();
     assert!(!end.is_open_at(peer).unwrap());
-    // Its name goes with it, whether it was buried or not.
+    // Its name goes with it, whether it was reaped or not.
     let gone = HostError::Gone { peer: Some(peer) };
     assert_eq!(end.send(peer, &HEAD, b"x"), Err(gone.clone()));
     assert_eq!(host.reap_process(peer).unwrap(), Fate::Dead);

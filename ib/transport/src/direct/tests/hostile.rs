@@ -145,7 +145,7 @@ proptest! {
         }
         pair.a.link.0.pair.store(base + RING_HEAD, wild);
         pair.a.collect(pair.now);
-        pair.a.bury_peer(pair.now);
+        pair.a.lose_peer(pair.now);
         pair.now += 10_000_000_000;
         pair.a.advance(pair.now);
         pair.a.advance(pair.now);

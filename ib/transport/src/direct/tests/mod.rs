@@ -439,8 +439,8 @@ impl Side {
         self.sender.post(&request, &mut |c| sent.push(c)).unwrap();
     }
 
-    /// Buries the peer as a driver does.
-    pub fn bury_peer(&mut self, now: u64) {
+    /// Gives up a dead peer as a driver does.
+    pub fn lose_peer(&mut self, now: u64) {
         self.link.0.dead.set(true);
         let tail = self.link.0.producer.borrow().tail();
         let mut victims = 0;

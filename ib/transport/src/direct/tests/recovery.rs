@@ -94,7 +94,7 @@ fn a_request_to_a_dead_process_ends_after_the_timeout_and_flushes_the_rest() {
     pair.a.post(request(2, SendOpcode::RdmaWrite, sge(0, 8)));
     pair.a.advance(pair.now);
     let died = pair.now;
-    pair.a.bury_peer(died);
+    pair.a.lose_peer(died);
     while let Advance::Until(at) = pair.a.advance(pair.now) {
         pair.now = at.0;
     }
@@ -114,7 +114,7 @@ fn without_a_timeout_a_dead_process_is_waited_for() {
         ..pair.a.sender.attr()
     };
     pair.a.sender.start(attr);
-    pair.a.bury_peer(0);
+    pair.a.lose_peer(0);
     pair.a.post(request(1, SendOpcode::Send, sge(0, 8)));
     for hour in 0..10 {
         assert!(matches!(
@@ -130,7 +130,7 @@ fn an_unreliable_connection_does_not_notice_a_death_but_checks_its_own_elements(
     let mut pair = Pair::new(QpType::Uc);
     pair.a.post(request(1, SendOpcode::Send, sge(0, 8)));
     pair.a.advance(0);
-    pair.a.bury_peer(0);
+    pair.a.lose_peer(0);
     pair.a.post(request(2, SendOpcode::RdmaWrite, sge(0, 8)));
     let bad = [Sge {
         addr: 0,

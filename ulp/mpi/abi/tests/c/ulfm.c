@@ -1,7 +1,9 @@
 /* Ranks die at moments that a seed chooses, while all agree, shrink, revoke and reduce (ULFM,
  * mpi-ext.h). Run by mpirun --with-ft ulfm. ulfm SEED: a program that repairs itself, as ULFM's
- * users write it. ulfm rules: what each call says, with one death. */
+ * users write it. ulfm rules: what each call says, with one death. ulfm frees: nothing is kept of
+ * communicators that are gone. */
 #include "check.h"
+#include <malloc.h>
 #include <mpi-ext.h>
 #include <signal.h>
 #include <time.h>
@@ -318,10 +320,40 @@ static int rules(void)
 	return 0;
 }
 
+/* Communicators are shrunk, agree and go, many times: what is kept of them does not grow. */
+static int frees(void)
+{
+	enum { BEFORE = 1000, TIMES = 10000 };
+	MPI_Comm comm, next;
+	size_t before = 0;
+	int flag, i;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	for (i = 0; i < BEFORE + TIMES; i++) {
+		if (i == BEFORE) {
+			MPI_Barrier(MPI_COMM_WORLD);
+			before = mallinfo2().uordblks;
+		}
+		flag = i;
+		if (i % 10 == 0)
+			CHECK(MPIX_Comm_agree(comm, &flag) == MPI_SUCCESS && flag == i);
+		CHECK(MPIX_Comm_shrink(comm, &next) == MPI_SUCCESS);
+		CHECK(MPI_Comm_free(&comm) == MPI_SUCCESS);
+		comm = next;
+	}
+	MPI_Comm_free(&comm);
+	MPI_Barrier(MPI_COMM_WORLD);
+	/* Twenty bytes for each of them. */
+	CHECK(mallinfo2().uordblks < before + 20 * TIMES);
+	return end("ulfm");
+}
+
 int main(int argc, char **argv)
 {
 	begin(&argc, &argv);
 	CHECK(argc > 1);
+	if (strcmp(argv[1], "frees") == 0)
+		return frees();
 	if (strcmp(argv[1], "rules") == 0)
 		return rules();
 	return repairs(strtoull(argv[1], NULL, 10), argc > 2);

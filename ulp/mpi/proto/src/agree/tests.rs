@@ -221,3 +221,46 @@ fn bytes_that_no_member_sends_are_no_word() {
     assert_eq!(Word::parse(&[], 3), None);
     assert_eq!(Word::parse(&77_u64.to_le_bytes(), 3), None);
 }
+
+#[test]
+fn what_all_have_freed_is_forgotten_by_all() {
+    let mut group = Group::of(3);
+    for member in 0..3 {
+        group.all[member].begin(vote(1, 3));
+    }
+    group.carry();
+    for member in 0..3 {
+        assert!(group.all.iter().all(|one| !one.is_forgotten()));
+        group.all[member].free();
+        group.carry();
+    }
+    assert!(group.all.iter().all(Agreements::is_forgotten));
+}
+
+#[test]
+fn who_leads_after_a_death_has_the_others_forget() {
+    let mut group = Group::of(4);
+    for member in 0..4 {
+        group.all[member].begin(vote(1, 4));
+    }
+    group.carry();
+    for member in 1..4 {
+        group.all[member].free();
+        group.carry();
+    }
+    // The leader has not freed it, and dies.
+    group.kill(0);
+    group.carry();
+    assert!(group.all[1..].iter().all(Agreements::is_forgotten));
+}
+
+#[test]
+fn a_leader_that_is_wrong_makes_nobody_forget() {
+    let mut group = Group::of(2);
+    group.all[1].handle(0, 0, Word::Forget);
+    assert!(!group.all[1].is_forgotten());
+    group.all[1].begin(vote(1, 2));
+    group.all[1].free();
+    group.all[1].handle(0, 0, Word::Forget);
+    assert!(!group.all[1].is_forgotten(), "it waits for a decision");
+}

@@ -44,6 +44,12 @@ impl Members {
         pairs.all(|(own, other)| own & other == *other)
     }
 
+    /// Whether these are all of `size`.
+    pub fn has_all(&self, size: u32) -> bool {
+        let count: u32 = self.words.iter().map(|word| word.count_ones()).sum();
+        count == size
+    }
+
     /// Adds others.
     pub fn add(&mut self, others: &Self) {
         for (own, other) in self.words.iter_mut().zip(&others.words) {
@@ -61,6 +67,8 @@ const VOTE: u64 = 1;
 const PROPOSE: u64 = 2;
 const ACCEPT: u64 = 3;
 const DECIDE: u64 = 4;
+const FREED: u64 = 5;
+const FORGET: u64 = 6;
 
 impl Word {
     /// As bytes.
@@ -81,6 +89,8 @@ impl Word {
                 out.push(DECIDE);
                 put(&mut out, decision);
             }
+            Self::Freed => out.push(FREED),
+            Self::Forget => out.push(FORGET),
         }
         out.into_iter().flat_map(u64::to_le_bytes).collect()
     }
@@ -101,6 +111,8 @@ impl Word {
             PROPOSE => Self::Propose(from.decision()?),
             ACCEPT => Self::Accept,
             DECIDE => Self::Decide(from.decision()?),
+            FREED => Self::Freed,
+            FORGET => Self::Forget,
             _ => return None,
         };
         (from.at == from.words.len()).then_some(word)

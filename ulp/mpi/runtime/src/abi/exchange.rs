@@ -1,8 +1,8 @@
 //! A send and a receive in one call.
 
-use super::at_once;
 use super::point::{begin, finish, nobody, over, recv, target_of};
 use super::raise::on_comm;
+use super::short_path;
 use super::values::{put, put_status, sink, source};
 use crate::coll::state::Guard;
 use crate::constants::*;
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ferriband_mpi_sendrecv(
     let (out, to) = ((sendbuf, sendcount, sendtype), (dest, sendtag));
     let (into, from) = ((recvbuf, recvcount, recvtype), (source, recvtag));
     // SAFETY: the program's arguments.
-    match unsafe { at_once::exchange(out, to, into, from, comm) } {
+    match unsafe { short_path::exchange(out, to, into, from, comm) } {
         Some(Some(found)) => {
             // SAFETY: the program's pointer.
             unsafe { put_status(status, &found) };

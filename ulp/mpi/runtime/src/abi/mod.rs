@@ -9,7 +9,6 @@
 #![allow(clippy::missing_safety_doc, clippy::too_many_arguments, missing_docs)]
 
 mod agreement;
-mod at_once;
 mod attribute;
 mod blocks;
 mod buffered;
@@ -47,6 +46,7 @@ mod request_ask;
 mod request_many;
 mod session;
 mod session_buffer;
+mod short_path;
 mod stats;
 mod status;
 mod topology;

@@ -1,7 +1,7 @@
 //! Messages between two ranks.
 
-use super::at_once;
 use super::raise::on_comm;
+use super::short_path;
 use super::values::{
     check_not_revoked, put, put_status, receive_source, receive_tag, send_tag, sink, source,
 };
@@ -158,7 +158,9 @@ macro_rules! sends {
         ) -> c_int {
             // SAFETY: the program's arguments.
             unsafe {
-                if !$synchronous && at_once::send(buf, count, datatype, dest, tag, comm).is_some() {
+                if !$synchronous
+                    && short_path::send(buf, count, datatype, dest, tag, comm).is_some()
+                {
                     return MPI_SUCCESS;
                 }
                 send($name, $synchronous, buf, count, datatype, dest, tag, comm)
@@ -180,7 +182,7 @@ macro_rules! sends {
             unsafe {
                 if !$synchronous
                     && !request.is_null()
-                    && let Some(runtime) = at_once::send(buf, count, datatype, dest, tag, comm)
+                    && let Some(runtime) = short_path::send(buf, count, datatype, dest, tag, comm)
                 {
                     request.write(runtime.point.requests.over);
                     return MPI_SUCCESS;
@@ -294,7 +296,7 @@ pub unsafe extern "C" fn ferriband_mpi_recv(
 ) -> c_int {
     // SAFETY: the program's arguments and pointer.
     unsafe {
-        if let Some(found) = at_once::receive_waited(buf, count, datatype, source, tag, comm) {
+        if let Some(found) = short_path::receive_waited(buf, count, datatype, source, tag, comm) {
             put_status(status, &found);
             return MPI_SUCCESS;
         }
@@ -359,7 +361,7 @@ pub unsafe extern "C" fn ferriband_mpi_irecv(
     // SAFETY: the program's arguments and pointer.
     unsafe {
         if !request.is_null()
-            && let Some(handle) = at_once::receive(buf, count, datatype, source, tag, comm)
+            && let Some(handle) = short_path::receive(buf, count, datatype, source, tag, comm)
         {
             request.write(handle);
             return MPI_SUCCESS;

@@ -211,7 +211,7 @@ impl Mpi {
                 execution.end_late(&mut self.p2p, since);
                 if execution.has_settled(&mut self.p2p) {
                     let execution = self.coll.executions.swap_remove(at);
-                    self.bury_execution(execution);
+                    self.remove_execution(execution);
                     did = true;
                     continue;
                 }
@@ -277,7 +277,7 @@ impl Mpi {
         let own = (execution.comm, execution.tag);
         self.coll.calls.retain(|call| (call.comm, call.tag) != own);
         if execution.has_settled(&mut self.p2p) {
-            self.bury_execution(execution);
+            self.remove_execution(execution);
         } else {
             self.coll.executions.push(execution);
         }
@@ -307,7 +307,7 @@ impl Mpi {
 
     /// Its request is over. Peers that do not know yet may read its own memory, so that stays.
     #[cold]
-    fn bury_execution(&mut self, execution: Execution) {
+    fn remove_execution(&mut self, execution: Execution) {
         if execution.request != NOBODY {
             self.point.requests[execution.request].status.error = execution.error;
             self.forget_freed(execution.request);

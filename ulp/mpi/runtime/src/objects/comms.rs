@@ -28,7 +28,7 @@ pub struct Comms {
     /// The sender that was asked for last.
     sender: Sender,
     /// Those that the program has freed and something still concerns.
-    doomed: Vec<u32>,
+    freed: Vec<u32>,
     next_context: u32,
     /// Rank of this process in the world.
     rank: u32,
@@ -42,7 +42,7 @@ impl Comms {
             contexts: HashMap::new(),
             last: (u64::MAX, 0),
             sender: Sender::NONE,
-            doomed: Vec::new(),
+            freed: Vec::new(),
             next_context: 2,
             rank,
         };
@@ -116,13 +116,13 @@ impl Comms {
     }
 
     /// A freed communicator that something may still concern.
-    pub fn doom(&mut self, index: u32) {
-        self.doomed.push(index);
+    pub fn mark_freed(&mut self, index: u32) {
+        self.freed.push(index);
     }
 
     /// Takes out the list of those.
-    pub fn take_doomed(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.doomed)
+    pub fn take_freed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.freed)
     }
 
     /// Takes a communicator out that nothing concerns any more.

@@ -24,8 +24,8 @@ pub struct Faults {
     pub revoked: BTreeMap<u64, Revoked>,
 }
 
-/// The members of a communicator, and what they agree about. It outlives the communicator: others
-/// may ask for the last decision.
+/// The members of a communicator, and what they agree about. It outlives the communicator until all
+/// members have freed it: others may ask for the last decision.
 pub struct Circle {
     /// As all of them count each other: of an inter-communicator those of the lower side first.
     pub group: Group,

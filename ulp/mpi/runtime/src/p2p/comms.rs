@@ -43,7 +43,7 @@ impl Runtime {
 
     /// Keeps a communicator whose context is not known yet. Its index.
     pub fn keep_nameless(&mut self, comm: Comm) -> Outcome<u32> {
-        self.bury();
+        self.remove_freed();
         self.point.objects.comms.insert(comm)
     }
 
@@ -53,11 +53,11 @@ impl Runtime {
         let comms = &mut self.point.objects.comms;
         comms.retire(index);
         let side = comms.of_context(side_context(comms[index].context));
-        comms.doom(index);
+        comms.mark_freed(index);
         if let Some(side) = side.filter(|side| *side != index) {
             self.let_comm_go(side);
         }
-        self.bury();
+        self.remove_freed();
     }
 
     /// Whether something that has begun still needs a communicator. A collective under way has a
@@ -80,14 +80,19 @@ impl Runtime {
                 .any(|(at, request)| request.comm == index && at != self.point.requests.nothing)
     }
 
-    /// Takes out the communicators that were freed and that nothing concerns any more.
-    fn bury(&mut self) {
-        for index in self.point.objects.comms.take_doomed() {
+    /// Takes out the communicators that were freed and that nothing needs any more. Members that
+    /// have agreed are to hear of it.
+    fn remove_freed(&mut self) {
+        for index in self.point.objects.comms.take_freed() {
             if self.is_in_use(index) {
-                self.point.objects.comms.doom(index);
-            } else {
-                self.point.objects.comms.remove(index);
+                self.point.objects.comms.mark_freed(index);
+                continue;
             }
+            let context = self.point.objects.comms[index].context;
+            if self.point.faults.circles.contains_key(&context) {
+                self.point.due.push_back(Due::Freed(context));
+            }
+            self.point.objects.comms.remove(index);
         }
     }
 }

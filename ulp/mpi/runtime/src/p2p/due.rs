@@ -55,6 +55,8 @@ pub enum Due {
     Death(u32),
     /// A communicator has come to be that others have revoked: its context.
     Revoked(u64),
+    /// A communicator is gone whose members have agreed: its context.
+    Freed(u64),
     /// A rank of the world is to be told this.
     Tell(u32, Kind, Body),
 }
@@ -152,6 +154,7 @@ impl Runtime {
                 Some(comm) => self.become_revoked(comm),
                 None => Ok(()),
             },
+            Due::Freed(context) => self.free_circle(context),
             Due::Tell(peer, kind, body) => self.answer(peer, kind, body.as_slice()),
         }
     }

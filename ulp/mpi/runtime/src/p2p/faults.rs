@@ -76,6 +76,24 @@ impl Runtime {
         }
     }
 
+    /// The communicator of members that have agreed is gone. What they keep stays until all of them
+    /// have freed it.
+    #[cold]
+    pub fn free_circle(&mut self, context: u64) -> Outcome {
+        if let Some(circle) = self.point.faults.circles.get_mut(&context) {
+            circle.agreements.free();
+        }
+        self.carry_agreements(context)
+    }
+
+    /// All members that live have freed a communicator: nobody says anything of it any more.
+    fn forget_circle(&mut self, context: u64) {
+        let faults = &mut self.point.faults;
+        faults.circles.remove(&context);
+        faults.revoked.remove(&context);
+        faults.early.retain(|(_, _, of, _)| *of != context);
+    }
+
     /// The members of a communicator can agree; its context.
     fn open_circle(&mut self, comm: u32) -> Outcome<u64> {
         let entry = &self.point.objects.comms[comm];
@@ -114,6 +132,11 @@ impl Runtime {
         if !self.point.faults.circles.contains_key(&context) {
             match self.point.objects.comms.of_context(context) {
                 Some(comm) => drop(self.open_circle(comm)?),
+                // Who says so has agreed with this rank: it has forgotten it, as all have.
+                None if Word::parse(&bytes, 0) == Some(Word::Freed) => {
+                    return self.tell_fault(from, tag, context, &Word::Forget.emit());
+                }
+                None if Word::parse(&bytes, 0) == Some(Word::Forget) => return Ok(()),
                 None => {
                     let most = EARLY * self.point.peers.len();
                     if self.point.faults.early.len() == most {
@@ -159,6 +182,9 @@ impl Runtime {
                     self.end_agreement(request, end, &group, &decision);
                 }
             } else {
+                if circle.agreements.is_forgotten() {
+                    self.forget_circle(context);
+                }
                 return Ok(());
             }
         }

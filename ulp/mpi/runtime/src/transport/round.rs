@@ -135,7 +135,7 @@ impl Transports {
         look_after(owner, round)
     }
 
-    /// Has those buried who cannot be reached any more, and tells of messages that are over without
+    /// Gives up peers that cannot be reached any more, and tells of messages that are over without
     /// a completion. `ends`: the round does.
     #[inline]
     pub fn hear<O: Owner>(owner: &mut O, ends: bool) -> Outcome {
@@ -327,7 +327,7 @@ fn poll_blocks<O: Owner>(owner: &mut O) -> Outcome<bool> {
     }
 }
 
-/// Does what the device's messages ask for, once those are buried whom it has lost.
+/// Does what the device's messages ask for, once peers that it has lost are given up.
 #[inline]
 fn settle_told<O: Owner>(owner: &mut O) -> Outcome {
     let heard = Transports::hear(owner, false);

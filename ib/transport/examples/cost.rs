@@ -1,5 +1,5 @@
 //! What a packet costs the machines alone: two queue pairs in one thread, packets handed over in memory, without link
-//! headers, CRCs or sockets: `cargo run --release -p ferriband-transport --example packets`.
+//! headers, CRCs or sockets: `cargo run --release -p ferriband-transport --example cost`.
 //!
 //! Payload is copied once on each side, as a driver does; the cost of that copy alone is printed too, so that what is
 //! left can be told from it.
