@@ -14,6 +14,7 @@ mod looks;
 mod mail;
 mod probing;
 mod rails;
+mod refusals;
 mod refused;
 mod renew;
 mod replay;
@@ -62,7 +63,7 @@ impl Net {
             let link = self.links[*peer as usize].as_deref()?;
             let now_due = link.wire.is_at_work().then_some(now);
             let wire = &link.wire;
-            let refused = wire.refused.as_ref().map(super::heal::Refused::due);
+            let refused = wire.refused.as_ref().map(Refused::due);
             now_due.or_else(|| {
                 let all = [wire.session.poll_timeout(), wire.read_at, refused];
                 all.into_iter().flatten().min()
