@@ -18,6 +18,7 @@ mod mail;
 mod migrate;
 mod probing;
 mod rails;
+mod refusals;
 mod refused;
 mod renew;
 mod replay;

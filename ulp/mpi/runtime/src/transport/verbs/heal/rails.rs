@@ -435,9 +435,10 @@ impl Net {
 
     /// Adapters have something to do, or wait for something.
     pub(super) fn heed_adapters(&mut self) {
-        // Whoever has a connection is looked after with it.
+        // They are looked after with whoever has a connection, else with whoever can have one.
         let mut all = self.links.iter().enumerate();
         let any = all.find_map(|(peer, link)| link.as_ref().map(|_| peer as u32));
+        let any = any.or_else(|| (0..self.links.len() as u32).find(|peer| self.reaches(*peer)));
         if let Some(peer) = any {
             self.heed(peer);
         }

@@ -1,23 +1,11 @@
-//! What a device refuses again and again: which verb, since when, what is said of it, and when a
-//! peer is lost for it.
+//! The last thing that a device has refused to a connection, and since when it has refused the like.
 //!
-//! A refusal may pass: a queue has room when something has completed, memory is there again. So
-//! what was refused is tried again, each time after a longer pause where this rank sleeps. It is
-//! said after 1, 10 and 60 s, and ends the connection after `heal_for`, as silence does.
-//!
-//! Owns: the last refusal of each connection. Must not know: what a request is for.
+//! Owns: that record, and when what was refused is tried again. Must not know: what becomes of it
+//! ([`super::refusals`]).
 
-use super::super::Net;
-use super::super::link::Link;
-use crate::constants::MPI_ERR_PROC_ABORTED;
-use crate::errors::Outcome;
-use ferriband_heal::{Epoch, Ns, State};
+use ferriband_heal::{Epoch, Ns};
 use ferriband_ibv::VerbsError;
 
-/// It is said when it has lasted so long.
-const MARKS: [u64; 3] = [1_000_000_000, 10_000_000_000, 60_000_000_000];
-/// Two refusals further apart have nothing to do with each other.
-const APART_NS: u64 = 10_000_000_000;
 /// Pauses before what was refused is tried again by a rank that sleeps.
 const SHORTEST_NS: u64 = 1_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
@@ -40,23 +28,22 @@ pub enum Needed {
 /// The last refusal, and those before it since something of the kind was granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
-    needed: Needed,
-    error: VerbsError,
-    since: Ns,
-    last: Ns,
+    pub(super) needed: Needed,
+    pub(super) error: VerbsError,
+    pub(super) since: Ns,
+    pub(super) last: Ns,
     /// What had been posted then.
-    posted: Posted,
-    marks: usize,
+    pub(super) posted: Posted,
+    pub(super) marks: usize,
 }
 
 /// Requests of a life: by the queue pair, and by that of the lane.
-type Posted = (Epoch, u32, u32);
+pub(super) type Posted = (Epoch, u32, u32);
 
 impl Refused {
     /// What is to be tried again has its turn then.
     pub(super) fn due(&self) -> Ns {
-        let lasts = self.last.since(self.since);
-        self.last.after((lasts / 4).clamp(SHORTEST_NS, LONGEST_NS))
+        self.last.after(pause_ns(self.last.since(self.since)))
     }
 
     /// The verb and why.
@@ -65,112 +52,25 @@ impl Refused {
     }
 }
 
-impl Link {
-    fn posted(&self) -> Posted {
-        let (queue, lane) = (&self.wire.queue, &self.long.lane.queue);
-        let epoch = self.wire.session.epoch();
-        (epoch, queue.last_posted(), lane.last_posted())
-    }
-
-    /// Whether what was refused has been granted since, or is of no use any more.
-    fn is_granted(&self, refused: &Refused) -> bool {
-        let state = self.wire.session.state();
-        match refused.needed {
-            Needed::Request => {
-                let (posted, before) = (self.posted(), refused.posted);
-                let is_other = posted.0 != before.0;
-                self.wire.has_life() && (is_other && posted.1 != 0 || !is_other && posted != before)
-            }
-            Needed::Datagram | Needed::QueuePair | Needed::EndOfAccess => state == State::Up,
-            Needed::Lane => self.long.lane.is_ready(),
-        }
-    }
+/// The pause before what has been refused for so long is tried again.
+fn pause_ns(lasts: u64) -> u64 {
+    (lasts / 4).clamp(SHORTEST_NS, LONGEST_NS)
 }
 
-impl Net {
-    /// A device refuses what the connection to `peer` needs.
-    #[cold]
-    pub(in super::super) fn is_refused(&mut self, peer: u32, needed: Needed, error: &VerbsError) {
-        let now = self.connect.now();
-        let link = self.link(peer);
-        if needed == Needed::Datagram && link.is_ready() {
-            // A probe that does not go is as good as lost, as any may be.
-            return;
-        }
-        let is_access = |needed: Needed| needed == Needed::EndOfAccess;
-        let before = link.wire.refused.filter(|before| {
-            let is_near = now.since(before.last) < APART_NS;
-            is_near && is_access(before.needed) == is_access(needed) && !link.is_granted(before)
-        });
-        link.wire.refused = Some(Refused {
-            needed,
-            error: *error,
-            since: before.map_or(now, |before| before.since),
-            last: now,
-            posted: link.posted(),
-            marks: before.map_or(0, |before| before.marks),
-        });
-        self.heed(peer);
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// A datagram to `peer` has gone.
-    pub(super) fn has_gone(&mut self, peer: u32) {
-        let refused = &mut self.link(peer).wire.refused;
-        if refused.is_some_and(|refused| refused.needed == Needed::Datagram) {
-            *refused = None;
-        }
-    }
-
-    /// Judges the refusal to `peer`, if there is one: it is over, or said, or has lasted too long.
-    #[cold]
-    pub(super) fn judge_refusal(&mut self, peer: u32) -> Outcome {
-        let (now, for_ns) = (self.connect.now(), self.limits.heal.for_ns);
-        let link = self.link(peer);
-        let Some(mut refused) = link.wire.refused else {
-            return Ok(());
-        };
-        if link.is_gone() || link.is_granted(&refused) || now.since(refused.last) >= APART_NS {
-            link.wire.refused = None;
-            return Ok(());
-        }
-        let lasts = refused.last.since(refused.since);
-        let is_said = link.is_healing();
-        // A process that is stopped is no device that refuses.
-        let for_ns = for_ns.filter(|_| refused.needed != Needed::EndOfAccess);
-        if for_ns.is_some_and(|most| lasts >= most) {
-            let seconds = lasts / 1_000_000_000;
-            let why = format!("{}, again and again for {seconds} s", refused.error);
-            let told = self.tell_end(peer);
-            self.lose_aloud(peer, &why, MPI_ERR_PROC_ABORTED);
-            return told;
-        }
-        if MARKS.get(refused.marks).is_some_and(|mark| lasts >= *mark) {
-            refused.marks += 1;
-            link.wire.refused = Some(refused);
-            if !is_said {
-                self.say_that_it_is_refused(peer, &refused, lasts);
-            }
-        }
-        Ok(())
-    }
-
-    fn say_that_it_is_refused(&self, peer: u32, refused: &Refused, lasts: u64) {
-        complain!(
-            "ferriband MPI: rank {}: what is for rank {peer} waits for {}, for {} s so far: {}; \
-             it is tried again (heal_for: {})",
-            self.connect.me,
-            self.name_to(peer),
-            lasts / 1_000_000_000,
-            refused.error,
-            self.heal_for()
-        );
-    }
-
-    /// The setting `heal_for`, for people.
-    pub(super) fn heal_for(&self) -> String {
-        match self.limits.heal.for_ns {
-            Some(ns) => format!("{} s", ns / 1_000_000_000),
-            None => "for ever".to_owned(),
+    #[test]
+    fn what_is_refused_is_tried_again_after_longer_pauses_up_to_a_second() {
+        const MS: u64 = 1_000_000;
+        for (lasts, pause) in [
+            (0, MS),
+            (4 * MS, MS),
+            (400 * MS, 100 * MS),
+            (u64::MAX, 1000 * MS),
+        ] {
+            assert_eq!(pause_ns(lasts), pause, "{lasts}");
         }
     }
 }
