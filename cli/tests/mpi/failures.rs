@@ -311,6 +311,23 @@ fn long_messages_go_on_when_queue_pairs_fail() {
 }
 
 #[test]
+fn a_call_that_fails_while_messages_move_loses_nobody() {
+    let program = Program::new("givesup");
+    for way in &WAYS[1..] {
+        let options = [&["--same-host", "verbs", "--env", "LAST=1"][..], way].concat();
+        let output = program.run(2, &options, &[]);
+        says(&output, "givesup: 2 ranks: ok\n", &format!("{way:?}"));
+    }
+    program.leaves_nobody();
+    if has_network_namespaces() {
+        // One that is read needs the sender's process for that, which is stopped.
+        let settings = [("FIRST", "1"), ("LAST", "2"), ("FERRIBAND_MPI_RNDV", "get")];
+        let output = two_hosts(&[program], &settings);
+        says(&output, "givesup: 2 ranks: ok\ngivesup: 4 ranks: ok\n", "");
+    }
+}
+
+#[test]
 fn a_full_dev_shm_is_no_matter() {
     let unshare = || {
         let mut unshare = Command::new("unshare");

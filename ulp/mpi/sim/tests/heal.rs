@@ -3,7 +3,7 @@
 use ferriband_mpi_sim::heal::{Fault, Options, Report, run_seed};
 
 /// Each planted fault is found within so many seeds.
-const SEEDS: u64 = 1000;
+const SEEDS: u64 = 1500;
 
 #[test]
 fn no_seed_breaks_a_law_and_all_there_is_comes_up() {

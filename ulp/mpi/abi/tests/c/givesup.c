@@ -1,8 +1,9 @@
 /* A call fails while a long message of a healthy peer is under way: its memory is the program's
  * again at once, nobody is lost, and all later messages come. In pairs of ranks one revokes a
  * communicator (ULFM) while a message moves, and computes or is stopped for a time; then all ranks
- * revoke, agree and shrink while all have long messages under way. ROUNDS in the environment: how
- * many times; HEALS=0: connections need not be made anew, since messages come so soon. */
+ * revoke, agree and shrink while all have long messages under way. FIRST and LAST in the
+ * environment: from which round to before which; the peer computes in even ones, and is stopped in
+ * the others. */
 #include "check.h"
 #include <ferriband_mpi.h>
 #include <mpi-ext.h>
@@ -102,7 +103,6 @@ static void receive_fails(int round, int is_stopped, int looks, int has_gaps)
 	} else {
 		fill_low(sent, round);
 		CHECK(MPI_Isend(sent, count, type, 0, 2, pair, &request) == MPI_SUCCESS);
-		look(3);
 		usleep(50000);
 		look(looks);
 		CHECK(MPIX_Comm_revoke(pair) == MPI_SUCCESS);
@@ -177,7 +177,7 @@ static void all_go_on(int round)
 int main(int argc, char **argv)
 {
 	struct ferriband_mpi_stats stats;
-	const char *rounds = getenv("ROUNDS"), *heals = getenv("HEALS");
+	const char *first = getenv("FIRST"), *last = getenv("LAST");
 	hire();
 	begin(&argc, &argv);
 	CHECK(size % 2 == 0);
@@ -191,13 +191,15 @@ int main(int argc, char **argv)
 	/* The lane is made by the first messages that want it. */
 	for (int i = 0; i < 4; i++)
 		CHECK(MPI_Sendrecv(sent, 1 << 20, MPI_BYTE, other, 1, taken, 1 << 20, MPI_BYTE, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS);
-	for (int round = 0; round < (rounds ? atoi(rounds) : 4); round++) {
-		receive_fails(round, round % 2, round % 3, round % 4 == 3);
-		send_fails(round, round % 2, round % 3, round % 4 == 2);
+	for (int round = first ? atoi(first) : 0; round < (last ? atoi(last) : 4); round++) {
+		/* Who has looked may have no room for the word that it revokes: it goes with the next look. */
+		int is_stopped = round % 2;
+		receive_fails(round, is_stopped, is_stopped ? round % 3 : 0, round % 4 == 3);
+		send_fails(round, is_stopped, is_stopped ? round % 3 : 0, round % 4 == 2);
 	}
-	for (int round = 0; round < 12; round++)
+	for (int round = 0; round < 6; round++)
 		all_go_on(round);
 	CHECK(ferriband_mpi_get_stats(&stats) == 0);
-	CHECK((heals && atoi(heals) == 0) || stats.heals > 0);
+	CHECK(stats.heals > 0);
 	return end("givesup");
 }

@@ -5,7 +5,6 @@
 //! the same, and several may be under way.
 //! All messages of one bear its number as tag, in the communicator's second context; messages between two ranks match in order.
 
-use super::let_go::SETTLING;
 use super::rounds::Calls;
 use super::shape::Shape;
 use super::state::Mpi;
@@ -16,6 +15,7 @@ use crate::ground::layout::Layout;
 use crate::ground::memory::{Buffer, Sink, Source};
 use crate::handle::NOBODY;
 use crate::p2p::Started;
+use crate::p2p::give_up::SETTLING;
 use crate::p2p::request::{Request, Work};
 use crate::p2p::runtime::Runtime;
 use ferriband_mpi_coll::{Group, Peer, Schedule, Step};

@@ -1,16 +1,14 @@
 //! Calls that fail while messages of theirs are under way.
 //!
-//! Owns: how long such a call waits for its memory to be the program's again. Must not know: how a
-//! message is taken back.
+//! Owns: that such a call waits for its memory to be the program's again. Must not know: how a message
+//! is taken back, or given up.
 
 use super::state::Mpi;
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::job::rounds::Rounds;
+use crate::p2p::give_up::SETTLING;
 use crate::p2p::request::Work;
-use std::time::{Duration, Instant};
-
-/// How long a call that has failed waits for messages that are under way from or to its memory.
-pub(super) const SETTLING: Duration = Duration::from_millis(200);
+use std::time::Instant;
 
 impl Mpi {
     /// A call has failed that waited for this request of its own: nothing is to come to the

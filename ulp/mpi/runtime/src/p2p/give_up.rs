@@ -11,7 +11,12 @@ use crate::p2p::request::Work;
 use crate::p2p::runtime::Runtime;
 use crate::transport::contract::{Asked, Message};
 use ferriband_mpi_proto::envelope::{Cts, Fin, Kind, Piece};
+use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
+
+/// How long whoever has failed waits for messages that are under way from or to its memory, before it
+/// gives them up.
+pub const SETTLING: Duration = Duration::from_millis(200);
 
 /// What waits for room of a message that is given up.
 enum Waiting {

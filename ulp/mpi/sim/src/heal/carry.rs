@@ -215,8 +215,14 @@ impl World {
                 return self.fail(at);
             }
             _ => {
-                if part.how == How::Write {
-                    self.letters.read(part.letter, part.chunk)?;
+                // What has left is the wire's, whatever becomes of the memory.
+                let chunks = match part.how {
+                    How::Lane { is_error: true } => 0..0,
+                    How::Lane { .. } => 0..self.letters.0[part.letter].parts,
+                    _ => part.chunk..part.chunk + 1,
+                };
+                for chunk in chunks {
+                    self.letters.read(part.letter, chunk)?;
                 }
                 self.queue_pairs[remote].limbo.push_back(Op::Part(part));
             }

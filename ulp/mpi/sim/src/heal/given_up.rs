@@ -19,8 +19,9 @@ impl World {
         if link.is_lost || self.is_quiet() {
             return Ok(());
         }
-        let often = if is_up { 1 } else { 10 };
-        if !self.rng.chance(self.plan.given_up * often) {
+        // What waits for a new life is given up more often: there are few turns of it.
+        let chance = self.plan.given_up * if is_up { 1 } else { 10 };
+        if chance == 0 && !is_up || !self.rng.chance(chance) {
             return Ok(());
         }
         let all = self.may_be_given_up(me, peer);

@@ -129,8 +129,7 @@ impl Letters {
             ));
         }
         for chunk in 0..parts {
-            let value = self.read(other, chunk)?;
-            self.place(id, chunk, value)?;
+            self.place(id, chunk, content(other, chunk))?;
         }
         Ok(())
     }

@@ -277,7 +277,9 @@ impl Net {
                 Direction::Write(_) => Renew::SINK,
                 Direction::Lane(_) => Renew::LANDING,
             };
-            (one.peer, one.name, kind) == (peer, name, what)
+            // What moves already has a key: its requests are under way.
+            let waits = one.awaits_key || what == Renew::LANDING;
+            waits && (one.peer, one.name, kind) == (peer, name, what)
         };
         let mut all = (0..).zip(&self.moves.transfers);
         let found = all.find_map(|(at, one)| one.as_ref().is_some_and(is_it).then_some(at));
