@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(what) \
@@ -59,7 +60,9 @@ int main(int argc, char **argv)
 			MPI_Send(out, count, MPI_LONG, 0, 2, MPI_COMM_WORLD);
 		}
 		if (rank == 0 && round % 100 == 0) {
-			printf("round %ld\n", round);
+			struct timespec now;
+			clock_gettime(CLOCK_REALTIME, &now);
+			printf("round %ld at %lld\n", round, now.tv_sec * 1000LL + now.tv_nsec / 1000000);
 			fflush(stdout);
 		}
 	}
