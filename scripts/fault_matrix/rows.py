@@ -127,6 +127,12 @@ def fatal(words):
     return steps
 
 
+def fatal_again(rng):
+    """The first host's device fails ten times, for a short time each."""
+    lines = [f"at {400 * at + rng.randrange(200)}ms fatal {DEVICES[HERE]} --for 50ms\n" for at in range(10)]
+    return [(HERE, "".join(lines) + "for 1m\n")]
+
+
 def moved(_):
     """The interface goes down and comes back with another address."""
     return [
@@ -200,6 +206,7 @@ ROWS = [
     Row("faults inside MPI_Finalize", 0.2, storm("40ms"), is_on_one=True, jobs=4),
     Row("another address after a flap", 1, moved),
     Row("device fails for 2 s", 2.5, fatal("--for 2s"), is_on_one=True),
+    Row("device fails ten times for 50 ms", 4, fatal_again, is_on_one=True),
     Row("device fails hard", 1, fatal("--hard --for 500ms"), is_on_one=True),
     Row("device fails for 2 s beside a second one", 4, fatal("--for 2s"), has_second=True),
     Row("no packets for 3 s beside a second adapter", 5, rules("3s", "drop"), has_second=True),
@@ -223,9 +230,8 @@ SMALL = [
     ("one way dead for 3 s", "bundles of 8 B"),
     ("duplicates, reordering, corruption together", "1 MiB by lane"),
     ("queue pairs fail", "8 B"),
-    ("faults inside MPI_Init", "8 B"),
     ("another address after a flap", "8 B"),
-    ("device fails for 2 s", "one host: memory anew"),
+    ("device fails for 2 s", "64 KiB by RGet"),
     ("device fails for 2 s beside a second one", "1 MiB by RPut"),
     ("device fails for good", "64 KiB by lane"),
     ("interface deleted", "window of 1 KiB"),

@@ -299,15 +299,16 @@ impl Net {
     ) -> Known {
         self.forget_far_bound(peer);
         let all = &mut self.link(peer).long.told;
-        match all.renewed.remove(&name) {
-            Some(Ok(place)) => return Known::Good(place),
-            Some(Err(class)) => return Known::Over(class),
-            None => (),
-        }
+        let renewed = all.renewed.remove(&name);
+        // Only what was told before is named anew: a name comes again.
         if !all.void.are_void(Number(told)) {
             return Known::Good(place);
         }
-        Known::Void
+        match renewed {
+            Some(Ok(place)) => Known::Good(place),
+            Some(Err(class)) => Known::Over(class),
+            None => Known::Void,
+        }
     }
 
     /// What both have told at a heal is known. Keys of before, of messages that the peer has named
