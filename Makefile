@@ -30,6 +30,8 @@ INTEROP_PACKAGES = ibverbs-utils rdmacm-utils perftest ibverbs-providers iproute
 # Arguments of `make soak-fabric` and `make bench-bring-up`, see the scripts.
 SOAK_FABRIC ?=
 BRING_UP ?= fat-tree:36x18x18 fat-tree:24
+# Arguments of `make soak-heal`.
+SOAK_HEAL ?=
 # Arguments of `make stress`, see scripts/stress.
 STRESS ?=
 # Arguments of `make faults`, see scripts/faults, and of `make faults-programs`.
@@ -86,7 +88,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-verbs-calls test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults faults-programs soak soak-fabric stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-heal bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-verbs-calls test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults faults-programs soak soak-fabric soak-heal stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-heal bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -175,6 +177,10 @@ soak: build ## run many more seeds of the simulator, others each day (five to te
 soak-fabric: build ## run programs on a live fabric of 64 hosts while links flap, a switch dies and the master manager is killed (SOAK_FABRIC='-s 600')
 	$(need) perftest rdmacm-utils ibverbs-utils opensm
 	@FERRIBAND=$(FERRIBAND) scripts/soak-fabric $(SOAK_FABRIC)
+
+soak-heal: build ## run 16 ranks beside four processes that compute, for an hour without a fault: no connection may be made anew (SOAK_HEAL='--seconds 300')
+	$(need) gcc libc6-dev iproute2 util-linux
+	@FERRIBAND=$(FERRIBAND) scripts/soak-heal $(SOAK_HEAL) || [ $$? -eq 77 ]
 
 faults: build ## run MPI programs between two hosts while links, packets, devices, queue pairs and ranks fail, and say what became of each (half an hour; FAULTS='--row link --column "8 B"', --json, --markdown FILE)
 	$(need) gcc libc6-dev iproute2 util-linux

@@ -5,23 +5,29 @@
  *   each     messages of LENGTH bytes to and fro, one at a time
  *   row      COUNT of them in a row, to one side, to the other, and both ways at once
  *   gaps     a message of LENGTH bytes in pieces of 1 KiB with gaps between them
+ *   anew     messages of up to LENGTH bytes both ways, in memory that is had for each of them
+ *   threads  COUNT threads of each rank, whose messages of LENGTH bytes go to and fro at once
  *   sum      MPI_Allreduce of LENGTH bytes
  *   all      MPI_Alltoall of LENGTH bytes for each rank
  *
+ * SIGUSR1 has a rank compute for five seconds, without a call of MPI.
+ *
  * Each rank writes its process number to DIRECTORY/rank.N when messages have gone. The first
  * rank says at the end how many rounds there were, how long the longest took and how many
- * connections were made anew. Exit status: 0 all is well, 3 something wrong came, 4 MPI says
+ * connections all ranks made anew. Exit status: 0 all is well, 3 something wrong came, 4 MPI says
  * that a peer is lost. */
 #include <mpi.h>
 #include <ferriband_mpi.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { WRONG = 3, LOST = 4, PIECE = 1024 };
-/* Tags. */
-enum { DATA = 1, GO_ON = 2 };
+/* Tags; those of threads follow the last. */
+enum { DATA = 1, GO_ON = 2, OF_THREAD = 3 };
 
 static int rank, size, other, length = 8, count = 1;
 static unsigned char *sent, *taken;
@@ -130,6 +136,69 @@ static void gaps(long round)
 	must(MPI_Type_free(&sparse));
 }
 
+/* What is freed is had again for the next message, at another place of the memory that was named. */
+static void anew(long round)
+{
+	for (long turn = 0; turn < 4; turn++) {
+		long salt = round * 4 + turn, sends, comes;
+		MPI_Status status;
+		int came;
+		/* Each side's length is another one, and known to both. */
+		sends = 1 + (salt * 7919 + rank % 2 * 104729) % length;
+		comes = 1 + (salt * 7919 + other % 2 * 104729) % length;
+		unsigned char *out = malloc(sends), *in = malloc(length);
+		if (out == NULL || in == NULL)
+			leave(1, "no memory");
+		fill(out, sends, salt);
+		memset(in, 0, length);
+		must(MPI_Sendrecv(out, sends, MPI_BYTE, other, DATA, in, length, MPI_BYTE, other, DATA, MPI_COMM_WORLD, &status));
+		must(MPI_Get_count(&status, MPI_BYTE, &came));
+		if (came != comes)
+			leave(WRONG, "a message has another length");
+		check(in, comes, salt);
+		free(in);
+		free(out);
+	}
+}
+
+struct thread {
+	pthread_t id;
+	int number;
+	long round;
+};
+
+static void *to_and_fro(void *of)
+{
+	const struct thread *me = of;
+	unsigned char *in = malloc(length), *out = malloc(length);
+	if (in == NULL || out == NULL)
+		leave(1, "no memory");
+	for (long turn = 0; turn < 4; turn++) {
+		long salt = (me->round * 4 + turn) * 64 + me->number;
+		fill(out, length, salt + rank);
+		must(MPI_Sendrecv(out, length, MPI_BYTE, other, OF_THREAD + me->number, in, length, MPI_BYTE, other, OF_THREAD + me->number,
+		                  MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+		check(in, length, salt + other);
+	}
+	free(in);
+	free(out);
+	return NULL;
+}
+
+static void threads(long round)
+{
+	struct thread *all = calloc(count, sizeof *all);
+	for (int i = 0; i < count; i++) {
+		all[i].number = i;
+		all[i].round = round;
+		if (pthread_create(&all[i].id, NULL, to_and_fro, &all[i]) != 0)
+			leave(1, "no thread");
+	}
+	for (int i = 0; i < count; i++)
+		pthread_join(all[i].id, NULL);
+	free(all);
+}
+
 static void sum(long round)
 {
 	int *mine = (int *)sent, *all = (int *)taken, words = length / (int)sizeof(int);
@@ -153,7 +222,24 @@ static void all(long round)
 static const struct {
 	const char *name;
 	void (*round)(long);
-} KINDS[] = { { "each", each }, { "row", row }, { "gaps", gaps }, { "sum", sum }, { "all", all } };
+} KINDS[] = { { "each", each }, { "row", row },     { "gaps", gaps }, { "anew", anew },
+	      { "sum", sum },   { "all", all }, { "threads", threads } };
+
+static volatile sig_atomic_t is_to_compute;
+
+static void compute_next(int number)
+{
+	(void)number;
+	is_to_compute = 1;
+}
+
+static void compute(void)
+{
+	double until = MPI_Wtime() + 5;
+	is_to_compute = 0;
+	while (MPI_Wtime() < until)
+		;
+}
 
 /* What the first rank says goes for all. */
 static int goes_on(int wanted)
@@ -186,12 +272,14 @@ int main(int argc, char **argv)
 		if (strcmp(argv[3], KINDS[i].name) == 0)
 			of_a_round = KINDS[i].round;
 	if (of_a_round == NULL) {
-		fprintf(stderr, "usage: messages SECONDS DIRECTORY each|row|gaps|sum|all [LENGTH [COUNT]]\n");
+		fprintf(stderr, "usage: messages SECONDS DIRECTORY each|row|gaps|anew|threads|sum|all [LENGTH [COUNT]]\n");
 		return 2;
 	}
 	length = argc > 4 ? atoi(argv[4]) : length;
 	count = argc > 5 ? atoi(argv[5]) : count;
-	MPI_Init(&argc, &argv);
+	signal(SIGUSR1, compute_next);
+	int given;
+	MPI_Init_thread(&argc, &argv, of_a_round == threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &given);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -207,14 +295,18 @@ int main(int argc, char **argv)
 	say_that_it_runs(argv[2]);
 	double begun = MPI_Wtime(), before = begun, now = begun;
 	while (goes_on(now - begun < seconds)) {
+		if (is_to_compute)
+			compute();
 		of_a_round(round++);
 		now = MPI_Wtime();
 		worst = now - before > worst ? now - before : worst;
 		before = now;
 	}
 	ferriband_mpi_get_stats(&stats);
+	unsigned long long heals = stats.heals, whole = 0;
+	must(MPI_Reduce(&heals, &whole, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, 0, MPI_COMM_WORLD));
 	if (rank == 0)
-		printf("rounds %ld worst_ms %.1f heals %llu\n", round, worst * 1e3, (unsigned long long)stats.heals);
+		printf("rounds %ld worst_ms %.1f heals %llu\n", round, worst * 1e3, whole);
 	must(MPI_Finalize());
 	return 0;
 }

@@ -12,18 +12,15 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
-from fault_matrix.cells import CannotRun, Hosts, dies_with_us
-from fault_matrix.rows import DEVICES, HERE, THERE
+from fault_matrix.cells import CannotRun, Hosts, Plan, dies_with_us
+from fault_matrix.rows import DEVICES, HERE, LOCAL, THERE
 
 # The variable that says how a job is run: see `Under`.
 VARIABLE = "FERRIBAND_FAULTS_UNDER"
 INSIDE = "FERRIBAND_FAULTS_INSIDE"
 PLACES = ["hosts", "one"]
-# The device of a job that runs on one host by verbs.
-LOCAL = "ferri0"
 # What a rank says of a heal that lasts more than a second: no word of the program's.
 OF_A_HEAL = re.compile(rb"ferriband MPI: rank \d+: (the connection to rank \d+ by .* (is made anew after|has failed)|rank \d+ has not answered)")
 
@@ -65,7 +62,7 @@ class Under:
         """Runs `ferriband mpirun ARGUMENTS`; its status. Afterwards nothing of it is left."""
         name = " ".join(map(os.path.basename, arguments))
         began = time.monotonic()
-        hosts, job, storms, status = None, None, [], None
+        hosts, job, plans, status = None, None, [], None
         try:
             if self.place == "hosts":
                 hosts = Hosts()
@@ -77,7 +74,7 @@ class Under:
             job = subprocess.Popen([self.ferriband, "mpirun", *options, *arguments], stderr=subprocess.PIPE, preexec_fn=dies_with_us)
             signal.signal(signal.SIGTERM, lambda *_: job.terminate())
             if self.seed is not None:
-                storms = [Storm([*inside, self.ferriband, "fault", "plan", "--json", "-"], plan(self.seed, device, self.every, name)) for device, inside in ends]
+                plans = [Plan([*inside, self.ferriband, "fault", "plan", "--json", "-"], plan(self.seed, device, self.every, name), True) for device, inside in ends]
             for line in job.stderr:
                 if not OF_A_HEAL.match(line):
                     sys.stderr.buffer.write(line)
@@ -87,47 +84,13 @@ class Under:
             if job is not None and status is None:
                 job.kill()
                 job.wait()
-            faults = sum(storm.end() for storm in storms)
+            faults = sum(one.end() for one in plans)
             if hosts is not None:
                 hosts.close()
             line = json.dumps({"job": name, "seconds": round(time.monotonic() - began, 3), "faults": faults, "status": status}) + "\n"
             with open(self.record, "a", encoding="utf-8") as record:
                 record.write(line)
         return 128 - status if status < 0 else status
-
-
-class Storm:
-    """`ferriband fault plan` beside a job, begun anew each time it ends for want of programs."""
-
-    def __init__(self, command, text):
-        self.command, self.text = command, text
-        self.is_over, self.faults, self.tool = False, 0, None
-        self.lock = threading.Lock()
-        self.thread = threading.Thread(target=self.go_on)
-        self.thread.start()
-
-    def go_on(self):
-        while True:
-            with self.lock:
-                if self.is_over:
-                    return
-                self.tool = subprocess.Popen(
-                    self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=dies_with_us,
-                )
-            said, _ = self.tool.communicate(self.text)
-            if said:
-                self.faults += sum(event["error"] is None for event in json.loads(said)["events"])
-            # no program has an adapter yet, or none any more
-            time.sleep(0.02)
-
-    def end(self):
-        """Ends it, and clears what it has set; how many faults there were."""
-        with self.lock:
-            self.is_over = True
-            if self.tool is not None and self.tool.poll() is None:
-                self.tool.send_signal(signal.SIGINT)
-        self.thread.join()
-        return self.faults
 
 
 def main(arguments):
