@@ -297,7 +297,7 @@ impl<'y> Program<'y> {
                     let received = self.receive_by_kernel(sink, most);
                     host.leave(host.me);
                     reader.leave_kernel();
-                    return received;
+                    return received.filter(|bytes| *bytes > 0 || reader.error_at_end().is_none());
                 }
                 Received::ByKernel => {
                     host.enter(host.me, Way::In);
@@ -305,6 +305,7 @@ impl<'y> Program<'y> {
                     host.leave(host.me);
                     reader.leave_kernel();
                     match received {
+                        Ok(0) => return reader.error_at_end().is_none().then_some(0),
                         Ok(bytes) => return Some(bytes),
                         Err(EAGAIN) => self.epoll(&reader),
                         Err(_) => return None,

@@ -119,6 +119,7 @@ impl Run {
             heirs: Default::default(),
             resets: Default::default(),
             told_error: Default::default(),
+            closing_head: [Cell::new(u64::MAX), Cell::new(u64::MAX)],
             left_unread: Default::default(),
             agreed_at: plan.agreed_at,
             rests: plan.rests,

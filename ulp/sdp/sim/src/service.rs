@@ -3,8 +3,9 @@
 
 use crate::Plant;
 use crate::host::{Host, is_running};
+use crate::memory::shared;
 use crate::world::KERNEL;
-use ferriband_sdp_local::{BOX, CONNECTION_OVER, Closing, PEER_ENDED, Reader, Service};
+use ferriband_sdp_local::{BOX, CONNECTION_OVER, Closing, PEER_ENDED, Reader, Service, Shared};
 
 pub(crate) fn serve(host: &Host<'_>, process: usize) {
     let mut news = KERNEL;
@@ -24,6 +25,11 @@ pub(crate) fn serve(host: &Host<'_>, process: usize) {
     while host.holders[host.side].get() == 1 {
         look(host, news);
         Reader(host).want_bytes(BOX);
+        let written = host
+            .memory
+            .borrow()
+            .word(shared(1 - host.side, Shared::Head));
+        host.closing_head[host.side].set(written);
         let closing = Service(host).may_close();
         if closing != Closing::Wait {
             let resets = closing == Closing::Reset && !host.is_planted(Plant::EndForReset);

@@ -104,6 +104,8 @@ pub(crate) struct World {
     pub resets: [Cell<bool>; 2],
     /// A call of the side's programs had the kernel's error.
     pub told_error: [Cell<bool>; 2],
+    /// What a side's peer had written when the side last asked whether it may close.
+    pub closing_head: [Cell<u64>; 2],
     /// The peer of the side has left unread in the ring what it has sent.
     pub left_unread: [Cell<bool>; 2],
     pub agreed_at: u64,
@@ -465,11 +467,13 @@ impl World {
     fn leaves_unread(&self, side: usize) -> bool {
         let memory = self.memory.borrow();
         let peer = 1 - side;
-        let word = |word| memory.word(shared(peer, word));
-        let unread = word(Shared::Phase) == Phase::Sdp as u64
-            && memory.word(own(side, Own::FromSdp)) < word(Shared::Head);
+        let word_of = |side, word| memory.word(shared(side, word));
+        // what is written during the close may come behind the end, as by TCP
+        let head = word_of(peer, Shared::Head).min(self.closing_head[side].get());
+        let unread = word_of(peer, Shared::Phase) == Phase::Sdp as u64
+            && memory.word(own(side, Own::FromSdp)) < head;
         // of one that is killed the peer sees that it was, if it has not gone back
-        let phase = memory.word(shared(side, Shared::Phase));
+        let phase = word_of(side, Shared::Phase);
         let seen = phase == Phase::Sdp as u64 || !self.killed[side].get();
         unread && seen && !self.tcp.borrow().is_shut(side)
     }

@@ -26,6 +26,14 @@ fn a_long_run_in_which_bytes_go_on_arriving_ends() {
     assert!(stats.steps > 1_500_000, "{stats:?}");
 }
 
+/// Bytes come to the ring of a peer that closes meanwhile and had read all.
+#[test]
+fn the_end_may_come_before_the_reset_of_bytes_that_are_written_during_the_close() {
+    for seed in [1_066_499, 1_088_603, 1_094_315] {
+        run(seed, &Scenario::default()).unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
 #[test]
 fn a_seed_is_the_same_run_each_time() {
     for seed in 5..25 {
