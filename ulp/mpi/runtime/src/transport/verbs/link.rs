@@ -7,9 +7,7 @@ use super::lane::Lane;
 use super::queue::Queue;
 use crate::transport::contract::Message;
 use ferriband_heal::kept::Budget;
-use ferriband_heal::{
-    AdapterId, Endpoint, Lids, Ns, Path, PathId, Paths, Reach, Reading, Session,
-};
+use ferriband_heal::{AdapterId, Endpoint, Lids, Ns, Path, PathId, Paths, Reach, Reading, Session};
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::envelope::Envelope;
 use ferriband_mpi_proto::fast::{Gate, Lull};
