@@ -4,7 +4,7 @@
 //! Owns: sealed shared memory ([`Segment`], [`Reader`]), wake-ups ([`wake`]: eventfds, futexes),
 //! copies in memory ([`copy`]) and between address spaces ([`cma`]), threads that take no signals
 //! ([`signals`]), what a forked child finds of state ([`fork`]), the host's addresses
-//! ([`interfaces`]). Must not know: which protocol
+//! ([`interfaces()`]). Must not know: which protocol
 //! uses it, what lies where in a segment, who the processes are and how they came by one another's
 //! descriptors and process ids.
 //!

@@ -23,7 +23,7 @@ use ferriband_ibv::{Choice, Context, Device, EventKind, LinkLayer, PortState, QK
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pauses before a device that has failed while it was opened is opened again, doubled.
+/// Pauses before a device that has failed, before or while it was opened, is opened again, doubled.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -166,17 +166,24 @@ struct Opened {
     returns: Area,
 }
 
-/// Opens the device that is wanted. One that fails meanwhile is opened again.
+/// Opens the device that is wanted. One that has failed, or fails meanwhile, is opened again.
 fn open_first(verbs: &'static Verbs, wanted: Wanted<'_>, ranks: u32, key: QKey) -> Outcome<Opened> {
     let mut pause = FIRST_PAUSE;
     loop {
-        let chosen = choose(verbs, wanted)?;
-        let context = Arc::clone(&chosen.first);
-        let error = match Opened::new(chosen, wanted, ranks, key) {
-            Ok(opened) => return Ok(opened),
-            Err(error) => error,
+        let Unusable { error, passes } = match choose(verbs, wanted) {
+            Err(unusable) => unusable,
+            Ok(chosen) => {
+                let context = Arc::clone(&chosen.first);
+                match Opened::new(chosen, wanted, ranks, key) {
+                    Ok(opened) => return Ok(opened),
+                    Err(error) => Unusable {
+                        error,
+                        passes: has_failed(&context),
+                    },
+                }
+            }
         };
-        if !wanted.limits.heal.is_on || !has_failed(&context) || pause > LONGEST_PAUSE {
+        if !wanted.limits.heal.is_on || !passes || pause > LONGEST_PAUSE {
             return Err(error);
         }
         std::thread::sleep(pause);
@@ -240,10 +247,21 @@ struct Chosen {
     passed_over: Vec<String>,
 }
 
-fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Chosen> {
-    let devices = Device::list(verbs).map_err(|error| failed("the list of devices", error))?;
+/// Why no device can be used.
+struct Unusable {
+    error: MpiError,
+    /// One of them has failed, or its link is down: either may be over soon.
+    passes: bool,
+}
+
+fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Result<Chosen, Unusable> {
+    let devices = Device::list(verbs).map_err(|error| Unusable {
+        error: failed("the list of devices", error),
+        passes: false,
+    })?;
     let names: Vec<String> = devices.iter().map(Device::name).collect();
     let mut passed_over = Vec::new();
+    let mut passes = false;
     let mut all: Vec<(Arc<Context>, LinkLayer)> = Vec::new();
     let most = match wanted.name {
         None if wanted.limits.heal.is_on => wanted.limits.heal.rails,
@@ -253,21 +271,16 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Chosen> {
         if all.len() == most || wanted.name.is_some_and(|name| name != device.name()) {
             continue;
         }
-        let context = match device.open() {
-            Ok(context) => context,
+        let opened = device.open();
+        let (context, port) = match opened.and_then(|one| one.port(PORT).map(|port| (one, port))) {
+            Ok(both) => both,
             Err(error) => {
+                passes |= error.errno() == libc::EIO;
                 passed_over.push(format!("{}: {error}", device.name()));
                 continue;
             }
         };
-        let port = match context.port(PORT) {
-            Ok(port) => port,
-            Err(error) if all.is_empty() => return Err(failed(&device.name(), error)),
-            Err(error) => {
-                passed_over.push(format!("{}: {error}", device.name()));
-                continue;
-            }
-        };
+        passes |= port.state != PortState::Active;
         let is_right = port.state == PortState::Active
             && (wanted.name.is_some()
                 || !wanted.far
@@ -303,7 +316,8 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Outcome<Chosen> {
     for why in passed_over {
         text = format!("{text}; {why}");
     }
-    Err(MpiError::with(MPI_ERR_OTHER, text))
+    let error = MpiError::with(MPI_ERR_OTHER, text);
+    Err(Unusable { error, passes })
 }
 
 /// True if InfiniBand ports lead to other hosts: our own do on a host of a live fabric only

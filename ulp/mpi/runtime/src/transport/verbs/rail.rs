@@ -375,13 +375,20 @@ impl Port {
         Ok(port)
     }
 
-    /// From RESET on.
+    /// From RESET on. A queue pair that fails on the way gives its receives back, and begins anew
+    /// then, as behind any later failure ([`Rail::listen_anew`]).
     fn begin(&self, key: QKey) -> Result<(), VerbsError> {
-        self.ud.init_ud(self.number, 0, key)?;
+        let begun = self.ud.init_ud(self.number, 0, key);
+        if begun.is_err() && !has_failed(&self.ud) {
+            return begun;
+        }
         for index in 0..DATAGRAMS {
             self.post(index)?;
         }
-        self.ud.ready_ud(0)
+        match begun.and_then(|()| self.ud.ready_ud(0)) {
+            Err(_) if has_failed(&self.ud) => Ok(()),
+            begun => begun,
+        }
     }
 
     fn post(&self, index: u32) -> Result<(), VerbsError> {
@@ -389,6 +396,13 @@ impl Port {
         let id = Id::Datagram(self.number, index).code();
         self.ud.post_recv(&mut RecvWr::new(id, &elements))
     }
+}
+
+/// Whether a queue pair has failed by itself: one that does not work yet says so by nothing but its
+/// state, and refuses the next one as a wrong argument.
+#[cold]
+pub fn has_failed(qp: &Qp) -> bool {
+    matches!(qp.state(), Ok(QpState::Error))
 }
 
 /// The entry of the GID table that peers are given: on Ethernet the first of RoCE v2 that is an

@@ -4,6 +4,7 @@ use super::heal::Needed;
 use super::id::Id;
 use super::link::Link;
 use super::queue::{DEPTH, first_psn};
+use super::rail::has_failed;
 use super::{GRH, INLINE, Net, Reached, Ready};
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::{MpiError, Outcome};
@@ -16,6 +17,8 @@ use std::time::Instant;
 
 /// READs that one side has under way at most.
 const READS: u32 = 16;
+/// A queue pair that fails before it is anything is made again so often.
+const TRIES: u32 = 8;
 /// What is not answered is repeated so often.
 const RETRIES: u8 = 7;
 /// A peer without a posted receive is tried again for ever: its process is there, and will come to
@@ -214,12 +217,16 @@ impl Net {
             srq: Some(&rail.receives.srq),
             ..QpInit::new(QpType::Rc, &rail.device.cq, &rail.device.cq)
         };
-        let qp = Qp::create(&rail.device.pd, &init)?;
-        qp.init(
-            port,
-            0,
-            Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
-        )?;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let mut tries = 0..TRIES;
+        let qp = loop {
+            let qp = Qp::create(&rail.device.pd, &init)?;
+            match qp.init(port, 0, access) {
+                // It has failed before it was anything: another one is made.
+                Err(_) if has_failed(&qp) && tries.next().is_some() => (),
+                done => break done.map(|()| qp)?,
+            }
+        };
         rail.numbers.insert(qp.number().0, peer);
         let stage = rail.stages.lkey();
         let most_reads = rail.device.limits.max_init_rd_atomic.clamp(1, READS);

@@ -31,11 +31,12 @@ mod withdraw;
 
 use super::Net;
 use super::link::{Link, Wire};
+use super::rail::has_failed;
 use crate::constants::MPI_ERR_PROC_ABORTED;
 use crate::errors::Outcome;
 use crate::transport::contract::Roster;
 use ferriband_heal::{Cause, Ns, PeerNews, Reason, State, Step};
-use ferriband_ibv::{ErrorKind, QpState, VerbsError};
+use ferriband_ibv::{ErrorKind, VerbsError};
 
 pub use fence::Fence;
 pub use looks::{Looks, Watched};
@@ -346,11 +347,9 @@ impl Wire {
         matches!(state, State::Up | State::Replaying | State::Answering)
     }
 
-    /// Whether its queue pair has failed by itself: one that is not connected says so by nothing.
     #[cold]
     fn has_failed(&self) -> bool {
-        let state = self.queue.qp.as_ref().map(|qp| qp.state());
-        matches!(state, Some(Ok(QpState::Error)))
+        self.queue.qp.as_ref().is_some_and(|qp| has_failed(qp))
     }
 
     /// Whether each look at the device carries something on.
