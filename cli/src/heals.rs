@@ -403,6 +403,7 @@ mod tests {
             heal.lines().join("\n"),
             "1970-01-01 00:00:00.000 UTC  solver[2J (pid 17): the connection of rank 2 to rank 9 failed and was made anew in 3.240 ms\n  \
                cause       a queue pair was in error (qp_error)\n  \
+               refused     ibv_post_send: Cannot allocate memory\n  \
                path        ferri0 port 1: LID 3 -> LID 4\n  \
                new path    the same\n  \
                parts       detect 0.010 ms, fence 0.200 ms, reconnect 3.000 ms, replay 0.040 ms\n  \
