@@ -166,6 +166,8 @@ impl SendOpcode {
     /// The status of a refused local operation, on every wire. The specification's "memory
     /// management operation error" has no number in verbs but that of a refused bind; the Linux
     /// kernel's rxe answers a refused invalidation in this way.
+    #[cold]
+    #[inline(never)]
     pub(crate) const fn local_failure(self) -> WcStatus {
         match self {
             Self::BindMw => WcStatus::MwBindErr,
