@@ -181,8 +181,8 @@ class Cell:
             ranks = self.wait_for_ranks(job, scratch)
             if ranks and not self.row.is_early:
                 self.let_it_happen(hosts, ferriband, job, ranks, tools, turn)
-            if ranks:
-                reader.join(seconds + PATIENCE)
+            # A job that has ended by itself is heard out all the same.
+            reader.join(seconds + PATIENCE if ranks else LINGER)
             is_over = not reader.is_alive()
             if not is_over:
                 os.killpg(job.pid, signal.SIGKILL)
