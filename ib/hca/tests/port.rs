@@ -458,7 +458,8 @@ fn packets_find_their_owner_over_a_wrong_place_and_a_repair_makes_it_right() {
     assert_eq!(crowd.members[1].ask(REPAIR), [0]);
     crowd.exchange(&rest);
     crowd.all_direct(&rest);
-    // A joiner after a death that nobody has repaired yet finds the dead (they may be reaped already, when it comes to the
+    // A joiner after a death that nobody has repaired yet finds the dead (they may be reaped
+    // already, when it comes to the
     // port) and puts everything right.
     crowd.members[1].child.kill();
     crowd.join();

@@ -171,7 +171,8 @@ impl Path {
             && self.udp_port.is_none_or(|wanted| Some(wanted) == port)
     }
 
-    /// As three words: LIDs and port, each with a bit that says whether it is there, then the address.
+    /// As three words: LIDs and port, each with a bit that says whether it is there, then the
+    /// address.
     fn to_words(self) -> [u64; 3] {
         let peer = self.peer.map(|peer| match peer {
             IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),

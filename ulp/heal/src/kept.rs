@@ -230,7 +230,7 @@ impl Kept {
     }
 
     /// Whether a message of `length` bytes finds no room because other logs have what the budget
-    /// has: an acknowledgement of what is kept makes room here, and none may come unasked.
+    /// has: an acknowledgement of what is kept makes room here, and none may come by itself.
     #[cold]
     pub fn is_bounded(&self, length: usize) -> bool {
         let more = SEGMENT.max(length);

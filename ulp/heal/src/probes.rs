@@ -1,7 +1,8 @@
 //! Probes to one peer: which tell a path that is silent from a peer that is, and when a better path
 //! carries again.
 //!
-//! Owns: when PROBEs go, and what their answers say: of detection (docs/design/heal.md, 2.4: 100 ms,
+//! Owns: when PROBEs go, and what their answers say: of detection (docs/design/heal.md, 2.4: 100
+//! ms,
 //! or what the owner says, after the oldest request without an answer three by each path, 20 ms
 //! apart) and of Return (every
 //! 100 ms by a better path, three answers in a row). Must not know: clocks, datagrams, sessions.

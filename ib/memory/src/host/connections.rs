@@ -70,7 +70,8 @@ impl Registry {
         )?))
     }
 
-    /// What a reaper does with a connection: one that was half written down goes, others wait for an heir.
+    /// What a reaper does with a connection: one that was half written down goes, others wait for
+    /// an heir.
     pub(super) fn orphan_connection(&self, held: Held) -> bool {
         if held.claim.is(State::Live) {
             let orphan = held.claim.with(State::Shared);

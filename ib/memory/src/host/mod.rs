@@ -8,7 +8,8 @@
 //! where on the shared port, services, connections, faults to inject, counters of ports ([`Registry`]); control connections ([`Control`]). Must not know: verbs, rings, what the messages say.
 //!
 //! *Life.* A member is a slot of the process table and a generation. It lives while its presence name is bound
-//! (`names`). Each entry that it owns carries both numbers, so it is freed exactly when its owner is reaped, by whichever
+//! (`names`). Each entry that it owns carries both numbers, so it is freed exactly when its owner
+//! is reaped, by whichever
 //! member or joiner notices, and a later owner of the slot inherits nothing. A member that is stopped stays a member.
 //! A program that closes our descriptors behind our back is dead to the others: its next claim says `Expelled`.
 //!
@@ -502,7 +503,8 @@ fn claim_slot(
     Ok(None)
 }
 
-/// Probes up to `probes` members from where the last one stopped, and reaps the dead. Gives their number.
+/// Probes up to `probes` members from where the last one stopped, and reaps the dead. Gives their
+/// number.
 fn reap_some(registry: &Registry, prober: &Prober, probes: usize) -> Result<usize, HostError> {
     let used = registry.used(&PROCESSES);
     let mut reaped = 0;

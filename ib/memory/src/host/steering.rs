@@ -34,7 +34,8 @@ impl Host {
         Ok(())
     }
 
-    /// Reaps those on the port that are gone, by their names alone, which costs a system call each and wakes nobody. Gives their
+    /// Reaps those on the port that are gone, by their names alone, which costs a system call each
+    /// and wakes nobody. Gives their
     /// number.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! One simulated process: the adapter's calling pattern around the machine, without threads.
 //!
-//! Mirrors `ib/hca`: drain rings, collect answers, drive queues, fire timers, give up dead peers; transitions of queue pairs in
+//! Mirrors `ib/hca`: drain rings, collect answers, drive queues, fire timers, give up dead peers;
+//! transitions of queue pairs in
 //! the adapter's order. What the process wants is the application's business.
 
 use std::cell::{Cell, RefCell};

@@ -81,7 +81,8 @@ struct Member {
     decided: usize,
     /// Its program has freed the communicator.
     has_freed: bool,
-    /// It keeps nothing any more, and answers a member that says that it has freed the communicator.
+    /// It keeps nothing any more, and answers a member that says that it has freed the
+    /// communicator.
     has_forgotten: bool,
 }
 

@@ -455,7 +455,8 @@ fn a_peer_that_died_with_bytes_unread_is_told_at_an_end_that_comes_before_anybod
     Reader(&w).leave_kernel();
     assert_eq!(Reader(&w).error_at_end(), Some(Errno(104)));
     assert_eq!(Reader(&w).error_at_end(), None);
-    // it has read all; its program has ended its stream, and goes on reading; others have its socket
+    // it has read all; its program has ended its stream, and goes on reading; others have its
+    // socket
     for why in ["read", "ended", "recalled"] {
         let (w, r) = over(b"");
         match why {

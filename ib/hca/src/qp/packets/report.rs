@@ -66,7 +66,8 @@ impl Qp {
         }
     }
 
-    /// The program gives the connection up; if what it sent is not answered, the fabric is asked why.
+    /// The program gives the connection up; if what it sent is not answered, the fabric is asked
+    /// why.
     #[cold]
     pub(in crate::qp) fn look_into_silence(&self) {
         let guard = lock(&self.packets);

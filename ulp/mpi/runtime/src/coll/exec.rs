@@ -125,7 +125,8 @@ pub struct Execution {
     running: Vec<Running>,
     left: usize,
     error: i32,
-    /// Since when it cannot go on, and waits for the messages that an adapter still moves from or to the program's memory.
+    /// Since when it cannot go on, and waits for the messages that an adapter still moves from or
+    /// to the program's memory.
     given_up: Option<Instant>,
 }
 
@@ -392,7 +393,8 @@ impl Execution {
         self.running.is_empty()
     }
 
-    /// Those of its messages that their peers have not ended for long are given up: these may compute.
+    /// Those of its messages that their peers have not ended for long are given up: these may
+    /// compute.
     #[cold]
     fn end_late(&mut self, runtime: &mut Runtime, since: Instant) {
         if since.elapsed() > SETTLING {

@@ -1,4 +1,5 @@
-//! Requests that a call has given up while bytes of theirs may move from or to the program's memory,
+//! Requests that a call has given up while bytes of theirs may move from or to the program's
+//! memory,
 //! which is the program's again as soon as the call has returned.
 //!
 //! Such a message ends at both sides with the class of why the call failed, and its peer is not
@@ -14,7 +15,8 @@ use ferriband_mpi_proto::envelope::{Cts, Fin, Kind, Piece};
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// How long whoever has failed waits for messages that are under way from or to its memory, before it
+/// How long whoever has failed waits for messages that are under way from or to its memory, before
+/// it
 /// gives them up.
 pub const SETTLING: Duration = Duration::from_millis(200);
 

@@ -1,7 +1,8 @@
 //! Messages that a program gives up although bytes of theirs may be on their way: receives that are
 //! read, written, or to land, and sends that are read, written, by the lane, or in pieces.
 //!
-//! What waits for its turn is taken back. Else the life of the connection ends; behind its fence the
+//! What waits for its turn is taken back. Else the life of the connection ends; behind its fence
+//! the
 //! message is over here, and its peer hears so.
 
 use super::Fault;

@@ -5,7 +5,8 @@
 //! [`rails`]); queue pairs that fail at either end, what they have acknowledged and not placed
 //! ([`carry`]), and datagrams that are lost, doubled, late and old ([`wire`]); what a rank does
 //! ([`turn`], [`take`], [`push`], [`steps`]); the carriers of a message: SENDs and bundles, records
-//! ([`block`]), read, written and in pieces ([`long`]), by the lane ([`lane`]); those that are given
+//! ([`block`]), read, written and in pieces ([`long`]), by the lane ([`lane`]); those that are
+//! given
 //! up ([`given_up`]); what must hold
 //! ([`laws`], [`letter`], [`end`]); programs and faults ([`plan`]), and what is broken on purpose
 //! ([`plants`]). Sessions, logs and datagrams are those of `ferriband-heal`, records, envelopes and

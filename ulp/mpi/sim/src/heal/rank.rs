@@ -44,7 +44,8 @@ pub struct Held {
     pub is_over: bool,
 }
 
-/// A key that the peer was told, or the receive of a lane: with which message, and the generation of
+/// A key that the peer was told, or the receive of a lane: with which message, and the generation
+/// of
 /// keys then.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {

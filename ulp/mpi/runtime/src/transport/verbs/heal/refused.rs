@@ -1,4 +1,5 @@
-//! The last thing that a device has refused to a connection, and since when it has refused the like.
+//! The last thing that a device has refused to a connection, and since when it has refused the
+//! like.
 //!
 //! Owns: that record, and when what was refused is tried again. Must not know: what becomes of it
 //! ([`super::refusals`]).
