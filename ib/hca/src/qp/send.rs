@@ -145,7 +145,8 @@ impl Qp {
         };
         let mut grh = None;
         let mut link = None;
-        let mut fanout = Vec::new();
+        let group;
+        let mut fanout: &[_] = &[];
         let mut route = (0, 0);
         let mut remote_key = request.srqn;
         if self.qp_type == QpType::Ud {
@@ -163,7 +164,8 @@ impl Qp {
                 grh = Some(ah.grh(length as u16));
             }
             if ah.av.is_global && ah.av.dgid.is_multicast() {
-                fanout = self.group_members(adapter, &ah.av);
+                group = self.group_members(adapter, &ah.av);
+                fanout = &group;
             } else if self.reaches_host(&ah.av) {
                 if send
                     .cache
@@ -215,7 +217,7 @@ impl Qp {
             grh: grh.as_ref(),
             route,
             bind,
-            fanout: &fanout,
+            fanout,
         };
         let taken = self.send_cq.as_deref().map_or(u64::MAX, Cq::taken);
         Ok(send.sender.queue(&posted, taken)?)
