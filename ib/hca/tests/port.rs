@@ -459,8 +459,7 @@ fn packets_find_their_owner_over_a_wrong_place_and_a_repair_makes_it_right() {
     crowd.exchange(&rest);
     crowd.all_direct(&rest);
     // A joiner after a death that nobody has repaired yet finds the dead (they may be reaped
-    // already, when it comes to the
-    // port) and puts everything right.
+    // already, when it comes to the port) and puts everything right.
     crowd.members[1].child.kill();
     crowd.join();
     crowd.all_direct(&[3, 4]);

@@ -2,10 +2,9 @@
 //! carries again.
 //!
 //! Owns: when PROBEs go, and what their answers say: of detection (docs/design/heal.md, 2.4: 100
-//! ms,
-//! or what the owner says, after the oldest request without an answer three by each path, 20 ms
-//! apart) and of Return (every
-//! 100 ms by a better path, three answers in a row). Must not know: clocks, datagrams, sessions.
+//! ms, or what the owner says, after the oldest request without an answer three by each path, 20 ms
+//! apart) and of Return (every 100 ms by a better path, three answers in a row). Must not know:
+//! clocks, datagrams, sessions.
 //!
 //! The owner calls [`Probes::look`] when nothing that has come lies unread: an answer that was not
 //! read yet is no silence.

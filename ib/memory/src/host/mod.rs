@@ -7,11 +7,11 @@
 //! Owns: who is a member, who owns which queue pair number, multicast attachments, XRC domains, targets and SRQs, who has a socket
 //! where on the shared port, services, connections, faults to inject, counters of ports ([`Registry`]); control connections ([`Control`]). Must not know: verbs, rings, what the messages say.
 //!
-//! *Life.* A member is a slot of the process table and a generation. It lives while its presence name is bound
-//! (`names`). Each entry that it owns carries both numbers, so it is freed exactly when its owner
-//! is reaped, by whichever
-//! member or joiner notices, and a later owner of the slot inherits nothing. A member that is stopped stays a member.
-//! A program that closes our descriptors behind our back is dead to the others: its next claim says `Expelled`.
+//! *Life.* A member is a slot of the process table and a generation. It lives while its presence
+//! name is bound (`names`). Each entry that it owns carries both numbers, so it is freed exactly
+//! when its owner is reaped, by whichever member or joiner notices, and a later owner of the slot
+//! inherits nothing. A member that is stopped stays a member. A program that closes our descriptors
+//! behind our back is dead to the others: its next claim says `Expelled`.
 //!
 //! *Fork.* A child gives its parent's names and connections up before fork returns in it ([`ForkFd`]), and every inherited object
 //! answers `Forked` there. *Exec.* All is close-on-exec.

@@ -35,8 +35,7 @@ impl Host {
     }
 
     /// Reaps those on the port that are gone, by their names alone, which costs a system call each
-    /// and wakes nobody. Gives their
-    /// number.
+    /// and wakes nobody. Gives their number.
     ///
     /// # Errors
     /// As [`Host::reap_process`].

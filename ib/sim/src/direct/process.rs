@@ -1,8 +1,8 @@
 //! One simulated process: the adapter's calling pattern around the machine, without threads.
 //!
 //! Mirrors `ib/hca`: drain rings, collect answers, drive queues, fire timers, give up dead peers;
-//! transitions of queue pairs in
-//! the adapter's order. What the process wants is the application's business.
+//! transitions of queue pairs in the adapter's order. What the process wants is the application's
+//! business.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -3,8 +3,7 @@
 use ferriband_mpi_sim::heal::{Fault, Options, Report, run_seed};
 
 /// Each planted fault is found within so many seeds: all but two within 1,000, those that show by
-/// luck
-/// alone (14: a completion of an old life; 37: keys void up to the last number) within 2,500.
+/// luck alone (14: a completion of an old life; 37: keys void up to the last number) within 2,500.
 const SEEDS: u64 = 2500;
 
 #[test]

@@ -1,8 +1,7 @@
 //! Calls that fail while messages of theirs are under way.
 //!
 //! Owns: that such a call waits for its memory to be the program's again. Must not know: how a
-//! message
-//! is taken back, or given up.
+//! message is taken back, or given up.
 
 use super::state::Mpi;
 use crate::constants::MPI_ERR_PROC_ABORTED;

@@ -1,6 +1,5 @@
 //! Requests that a call has given up while bytes of theirs may move from or to the program's
-//! memory,
-//! which is the program's again as soon as the call has returned.
+//! memory, which is the program's again as soon as the call has returned.
 //!
 //! Such a message ends at both sides with the class of why the call failed, and its peer is not
 //! lost. Owns: what becomes of each kind of request, and of its messages that wait for room. Must
@@ -16,8 +15,7 @@ use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// How long whoever has failed waits for messages that are under way from or to its memory, before
-/// it
-/// gives them up.
+/// it gives them up.
 pub const SETTLING: Duration = Duration::from_millis(200);
 
 /// What waits for room of a message that is given up.

@@ -342,8 +342,7 @@ impl Transports {
 
     /// A call that waited for the message of `token`, from `peer` or to it, has failed, and the
     /// message ends with this class at both sides: [`Told::Ended`] says when nothing reads or
-    /// writes
-    /// its memory any more. False if the connection is not made anew, or there is none.
+    /// writes its memory any more. False if the connection is not made anew, or there is none.
     #[cold]
     pub fn give_up(&mut self, peer: u32, token: Token, class: i32) -> bool {
         match self.by(peer) {
@@ -473,8 +472,7 @@ impl Transports {
     }
 
     /// A call that only tests has found nothing and yields the processor: the next round looks
-    /// about
-    /// if that is due.
+    /// about if that is due.
     pub fn ask_about(&self) {
         if let Some(net) = &self.net {
             net.ask_about();

@@ -2,8 +2,7 @@
 //! read, written, or to land, and sends that are read, written, by the lane, or in pieces.
 //!
 //! What waits for its turn is taken back. Else the life of the connection ends; behind its fence
-//! the
-//! message is over here, and its peer hears so.
+//! the message is over here, and its peer hears so.
 
 use super::Fault;
 use super::rank::Link;

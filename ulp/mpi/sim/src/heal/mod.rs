@@ -6,11 +6,10 @@
 //! ([`carry`]), and datagrams that are lost, doubled, late and old ([`wire`]); what a rank does
 //! ([`turn`], [`take`], [`push`], [`steps`]); the carriers of a message: SENDs and bundles, records
 //! ([`block`]), read, written and in pieces ([`long`]), by the lane ([`lane`]); those that are
-//! given
-//! up ([`given_up`]); what must hold
-//! ([`laws`], [`letter`], [`end`]); programs and faults ([`plan`]), and what is broken on purpose
-//! ([`plants`]). Sessions, logs and datagrams are those of `ferriband-heal`, records, envelopes and
-//! replays those of `ferriband-mpi-proto`. Must not know: how these decide.
+//! given up ([`given_up`]); what must hold ([`laws`], [`letter`], [`end`]); programs and faults
+//! ([`plan`]), and what is broken on purpose ([`plants`]). Sessions, logs and datagrams are those
+//! of `ferriband-heal`, records, envelopes and replays those of `ferriband-mpi-proto`. Must not
+//! know: how these decide.
 //!
 //! The laws are those of docs/design/heal.md: H1 fence before word, H2 once and in order, H3 over
 //! when delivered or logged, H4 no byte for what is over, H5 what says that all is written behind

@@ -45,8 +45,7 @@ pub struct Held {
 }
 
 /// A key that the peer was told, or the receive of a lane: with which message, and the generation
-/// of
-/// keys then.
+/// of keys then.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     pub told: Number,

@@ -6,12 +6,13 @@
 //! communicators, messages, what is said to an engine. Ranks of our own `mpirun` need no engine: it
 //! leaves the segment's descriptor to them ([`own`]).
 //!
-//! How a host comes together: each rank asks for the name of the job. The first one to bind an abstract socket of a name made of it makes segment and
-//! bells; the others fetch them there. Then all go through the engine's fence; whoever made the segment serves it until the fence is over. Where
-//! ranks are left that have not come, they are on other hosts: each opens its device, puts its card
-//! and the TCP port where it tells the next one, and
-//! after a second fence the one that made the segment writes those of the far ones into it. Nothing
-//! lies in a file system, and the name goes with its process.
+//! How a host comes together: each rank asks for the name of the job. The first one to bind an
+//! abstract socket of a name made of it makes segment and bells; the others fetch them there. Then
+//! all go through the engine's fence; whoever made the segment serves it until the fence is over.
+//! Where ranks are left that have not come, they are on other hosts: each opens its device, puts
+//! its card and the TCP port where it tells the next one, and after a second fence the one that
+//! made the segment writes those of the far ones into it. Nothing lies in a file system, and the
+//! name goes with its process.
 
 mod claim;
 mod own;

@@ -49,10 +49,9 @@ impl Net {
     }
 
     /// A range of `length` bytes at `start` as requests to and from `peer` may name it, or the
-    /// class
-    /// with which its message ends. Where the adapter has failed, the next one learns of the range
-    /// when the queue pair of the next life is made ([`Net::move_keys`]): until then no request may
-    /// name it.
+    /// class with which its message ends. Where the adapter has failed, the next one learns of the
+    /// range when the queue pair of the next life is made ([`Net::move_keys`]): until then no
+    /// request may name it.
     pub(super) fn made_known(
         &mut self,
         peer: u32,

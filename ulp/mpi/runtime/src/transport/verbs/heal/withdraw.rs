@@ -1,6 +1,5 @@
 //! Messages that are given up while bytes of theirs may move: a call has failed, and the memory is
-//! the
-//! program's again (docs/design/heal.md, section 4, "Given up").
+//! the program's again (docs/design/heal.md, section 4, "Given up").
 //!
 //! The life of the connection ends, if something of the message may be under way; behind the fence
 //! nothing reads or writes its memory, and all others go on in the next life. Who owns memory that
