@@ -71,6 +71,8 @@ NGINX_TESTS ?=
 # The sources of GPI-2 for `make test-gpi2`, and its arguments.
 GPI2 ?=
 FOR_GPI2 ?=
+# The sources of UCX for `make test-ucx-faults`.
+UCX ?=
 # Arguments of `make test-sdp-programs`.
 PROGRAMS ?=
 
@@ -88,7 +90,7 @@ need = @scripts/need
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-mpi test-verbs-calls test-mpich test-gpi2 test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults faults-programs soak soak-fabric soak-heal stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-heal bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
+.PHONY: help build demo test test-mpi test-verbs-calls test-mpich test-gpi2 test-ucx-faults test-apps test-launch test-sdp test-sdp-programs test-sdp-hosts portals-tests test-mpi-huge test-distributions faults faults-programs soak soak-fabric soak-heal stress bench bench-fabric bench-bring-up bench-sdp bench-putget bench-heal bench-shmem bench-mpi bench-mpi-net interop lint install uninstall clean
 
 help: ## show this list
 	@echo "Ferriband: InfiniBand in software. Targets:"
@@ -155,6 +157,9 @@ test-mpich: build ## run MPICH's own C tests on Ferriband's MPI, then those buil
 
 test-gpi2: build ## run GPI-2's own tests on the adapter by memory and by packets (GPI2=DIR, a checkout of cc-hpc-itwm/GPI-2; FOR_GPI2='-n 4 passive')
 	@GPI2=$(GPI2) FERRIBAND=$(FERRIBAND) scripts/gpi2-tests $(FOR_GPI2) || [ $$? -eq 77 ]
+
+test-ucx-faults: build ## run UCX's own tests of fail-over between lanes on two adapters (UCX=DIR, a checkout of openucx/ucx)
+	@UCX=$(UCX) FERRIBAND=$(FERRIBAND) scripts/ucx-fault-tests || [ $$? -eq 77 ]
 
 test-apps: build ## run public MPI programs that verify their own results, at 2, 4 and 8 ranks: HPC Challenge, FFTW
 	$(need) gcc make perl libblas-dev
