@@ -253,18 +253,18 @@ fn long_messages_go_on_when_the_only_device_of_both_ranks_fails_and_is_opened_an
     long_messages_go_on_while(&WAYS, ["fatal ferri0 --for 30ms", "0.4", "6"]);
 }
 
-/// The devices of two hosts fail at once and come back with other numbers, again and again, once
-/// the job has left the file of which the name is in OUTSIDE.
+/// The devices of two hosts fail at once and come back with other numbers, again and again, with
+/// pauses of PAUSE seconds, once the job has left the file of which the name is in OUTSIDE.
 const LETS_BOTH_FAIL: &str = r#"
-ferriband=$0; hosts=$1; program=$2
-"$ferriband" mpirun -n "$RANKS" --timeout 300 --netns "$hosts" "$program" & job=$!
+ferriband=$0; hosts=$1; program=$2; shift 2
+"$ferriband" mpirun -n "$RANKS" --timeout 300 --netns "$hosts" "$@" "$program" & job=$!
 while kill -0 $job 2>/dev/null; do
     if [ -e "$OUTSIDE" ]; then
         nsenter --net="${hosts%,*}" "$ferriband" fault fatal ferri_va --for 30ms >/dev/null 2>&1 & one=$!
         nsenter --net="${hosts#*,}" "$ferriband" fault fatal ferri_vb --for 30ms >/dev/null 2>&1 || true
         wait $one || true
     fi
-    sleep 0.4
+    sleep "$PAUSE"
 done
 wait $job
 "#;
@@ -279,21 +279,53 @@ fn messages_go_on_when_the_only_devices_of_two_hosts_fail_at_once() {
     // Cards lie in the segment that all ranks see; or each rank tells its own by TCP.
     for (ranks, started) in [("2", &program), ("4", &script)] {
         let file = format!("{}.outside{ranks}", program.0.display());
-        let output = Command::new("unshare")
-            .args(["--user", "--map-current-user", "--keep-caps", "--net", "sh"])
-            .arg(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/tests/mpi_two_hosts.sh"
-            ))
-            .args(["--", "sh", "-c", LETS_BOTH_FAIL, FERRIBAND, "@HOSTS@"])
-            .arg(&started.0)
-            .env("FERRIBAND_LIB_DIR", library_dir())
-            .envs([("RANKS", ranks), ("OUTSIDE", &file)])
-            .stdin(Stdio::null())
-            .output()
-            .expect("unshare runs");
+        let output = while_both_fail(started, &[], [ranks, "0.4", &file]);
         says(&output, &format!("bothends: {ranks} ranks: ok\n"), ranks);
     }
+    program.leaves_nobody();
+}
+
+/// Runs a program of so many ranks on two hosts whose devices fail, with such pauses, once that
+/// file is there.
+fn while_both_fail(program: &Program, way: &[&str], [ranks, pause, file]: [&str; 3]) -> Output {
+    Command::new("unshare")
+        .args(["--user", "--map-current-user", "--keep-caps", "--net", "sh"])
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/mpi_two_hosts.sh"
+        ))
+        .args(["--", "sh", "-c", LETS_BOTH_FAIL, FERRIBAND, "@HOSTS@"])
+        .arg(&program.0)
+        .args(way)
+        .env("FERRIBAND_LIB_DIR", library_dir())
+        .envs([("RANKS", ranks), ("PAUSE", pause)])
+        .envs([("OUTSIDE", file), ("ROUNDS", "4")])
+        .stdin(Stdio::null())
+        .output()
+        .expect("unshare runs")
+}
+
+#[test]
+fn long_messages_go_on_when_the_only_devices_of_two_hosts_fail_at_once() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let program = Program::new("healslong");
+    let script = as_of_another(&program);
+    let ways = ["rndv=get", "rndv=put", "rndv=auto"];
+    let runs = |way: &str| {
+        for (launched, started) in [("ours", &program), ("another's", &script)] {
+            let file = format!("{}.outside.{way}.{launched}", program.0.display());
+            let options = ["--set", way, "--set", "rndv_piece=65536"];
+            let output = while_both_fail(started, &options, ["2", "0.25", &file]);
+            says(&output, "healslong: 2 ranks: ok\n", way);
+        }
+    };
+    std::thread::scope(|scope| {
+        for way in ways {
+            scope.spawn(move || runs(way));
+        }
+    });
     program.leaves_nobody();
 }
 

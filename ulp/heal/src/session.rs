@@ -476,6 +476,7 @@ impl Session {
         self.outbox.own = false;
         self.clock.rest();
         self.clock.settle();
+        self.clock.open(now);
         self.report.connected(now);
     }
 

@@ -418,10 +418,23 @@ fn an_adapter_that_comes_back_is_used_at_once_and_one_that_cannot_is_tried_again
 
 #[test]
 fn heals_without_a_message_between_back_off() {
+    assert_eq!(
+        pauses_of_lives(0),
+        [
+            0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000
+        ]
+    );
+    assert_eq!(pauses_of_lives(99)[..6], [0, 0, 0, 1, 2, 4]);
+    assert_eq!(pauses_of_lives(100), [0; 16], "they are no storm");
+}
+
+/// The pauses before 16 lives that carry nothing and last so many milliseconds each.
+fn pauses_of_lives(last_ms: u64) -> Vec<u64> {
     let mut owner = Owner::in_column(Column::Replaying, LOWER);
     let mut pauses = Vec::new();
     let mut now = NOW;
     for life in LIFE.0..LIFE.0 + 16 {
+        now = now.after(last_ms * 1_000_000);
         owner
             .session
             .handle_failure(Epoch(life), Cause::QpError, now);
@@ -437,12 +450,7 @@ fn heals_without_a_message_between_back_off() {
         owner.get(Kind::Rep, life + 1);
         owner.settle(now);
     }
-    assert_eq!(
-        pauses,
-        [
-            0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000
-        ]
-    );
+    pauses
 }
 
 #[test]

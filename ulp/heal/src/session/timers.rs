@@ -19,6 +19,8 @@ const VERY_LATE_PAUSE_NS: u64 = SECOND;
 const EACH_NS: u64 = MILLISECOND;
 /// Heals without a message between them that do not back off.
 const FREE: u32 = 3;
+/// A life that lasts for so long is no part of a storm, whether or not it has carried a message.
+const CALM_NS: u64 = 100 * MILLISECOND;
 /// A question stays with the paths of one port for so long before it goes by those of another one;
 /// doubled, because a peer that looks seldom must have the time to answer one of them.
 const STAY_NS: u64 = 50 * MILLISECOND;
@@ -41,6 +43,8 @@ pub(super) struct Clock {
     crowd: u32,
     /// Heals without a message between them.
     fruitless: u32,
+    /// Since when there is a life.
+    opened: Option<Ns>,
     /// This side does not ask before.
     not_before: Ns,
     /// No queue pair is made before, and the pause that follows the next one that cannot be made.
@@ -66,6 +70,7 @@ impl Default for Clock {
             tries: 0,
             crowd: 0,
             fruitless: 0,
+            opened: None,
             not_before: Ns(0),
             make_at: Ns(0),
             make_pause_ns: 0,
@@ -79,8 +84,17 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// A life begins.
+    pub(super) fn open(&mut self, now: Ns) {
+        self.opened = Some(now);
+    }
+
     /// A heal begins, unless one is under way: patience counts from its beginning.
     pub(super) fn begin(&mut self, now: Ns) {
+        let opened = self.opened.take();
+        if opened.is_some_and(|at| now.since(at) >= CALM_NS) {
+            self.fruitless = 0;
+        }
         if self.began.is_none() {
             self.began = Some(now);
             (self.heard, self.looked) = (now, now);

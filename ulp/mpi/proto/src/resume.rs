@@ -126,6 +126,24 @@ impl Keys {
     }
 }
 
+/// Whether memory is at fault of which adapters have said that it cannot be read or written.
+///
+/// An adapter that fails, at either end, may say so of memory that is good: its keys have gone
+/// before its queue pairs. So a request is believed to have met such memory when it has met that
+/// status twice between the same openings of both adapters: then both have made and connected
+/// another queue pair since the first time. An opening is told by its generation of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doubt(Option<(u16, u16)>);
+
+impl Doubt {
+    /// A request has met such a status, with this generation of own keys. True if memory is at
+    /// fault; else it goes again, in the next life.
+    pub fn is_proven(&mut self, own: u16, peer: &Keys) -> bool {
+        let between = Some((own, peer.generation));
+        std::mem::replace(&mut self.0, between) == between
+    }
+}
+
 /// A transfer that is written whole before the message that says so.
 #[derive(Clone, Copy, Debug)]
 struct Whole {

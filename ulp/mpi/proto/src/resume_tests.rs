@@ -226,3 +226,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn memory_is_at_fault_once_it_is_said_twice_between_the_same_openings_of_both_adapters() {
+    let mut keys = Keys::default();
+    let mut doubt = Doubt::default();
+    assert!(!doubt.is_proven(4, &keys), "the adapter may be failing");
+    assert!(doubt.is_proven(4, &keys));
+    assert!(!doubt.is_proven(5, &keys), "the own one was opened anew");
+    keys.learn(&word(1, 0, 0, 7));
+    assert!(!doubt.is_proven(5, &keys), "the peer's was");
+    assert!(doubt.is_proven(5, &keys));
+}

@@ -233,6 +233,39 @@ impl World {
         Ok(())
     }
 
+    /// The adapter of a queue pair fails, and its keys have gone before the queue pair: now and
+    /// then it says of memory that is good that it is not there, to its own rank or to the peer.
+    pub fn blame_memory(&mut self, at: usize) -> Outcome {
+        let part_of = |one: &super::wire::QueuePair| match one.sends.front() {
+            Some(Op::Part(part)) if one.state == QueuePairState::Connected => Some(part.transfer),
+            _ => None,
+        };
+        let one = &self.queue_pairs[at];
+        let landing = one.landings.front().copied();
+        let landing = landing.filter(|_| one.state == QueuePairState::Connected);
+        let own = part_of(one);
+        let far = one.remote.filter(|_| self.takes_from(at));
+        let far = far.and_then(|far| Some((far, part_of(&self.queue_pairs[far])?)));
+        if let Some((far, transfer)) = far
+            && self.rng.chance(500)
+        {
+            self.complete_at(far, Completion::Fault(transfer));
+            self.fail(far)?;
+        }
+        if let Some(transfer) = own
+            && self.rng.chance(500)
+        {
+            self.complete_at(at, Completion::Fault(transfer));
+        }
+        if let Some(letter) = landing
+            && self.queue_pairs[at].limbo.is_empty()
+            && self.rng.chance(500)
+        {
+            self.complete_at(at, Completion::Landed(letter, Landing::Fault));
+        }
+        Ok(())
+    }
+
     /// What has arrived is placed at once, or a little later.
     fn settle(&mut self, at: usize) -> Outcome {
         let one = &self.queue_pairs[at];

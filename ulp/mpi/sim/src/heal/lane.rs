@@ -9,7 +9,7 @@ use super::roads::LaneState;
 use super::wire::{Body, How, Op, Outcome, Part, QueuePairState};
 use super::world::World;
 use ferriband_heal::Epoch;
-use ferriband_mpi_proto::resume::{Moving, has_landed, next_landing};
+use ferriband_mpi_proto::resume::{Doubt, Moving, has_landed, next_landing};
 
 /// Receives that a lane holds.
 const RECEIVES: usize = 6;
@@ -132,7 +132,7 @@ impl World {
             return Err(format!("M1: message {letter} lands out of turn"));
         }
         lane.landed = next_landing(lane.landed);
-        lane.is_news = true;
+        (lane.is_news, lane.doubt) = (true, Doubt::default());
         self.link(me, peer).offers.remove(&letter);
         let one = &self.letters.0[letter];
         if one.given_up[1] && one.is_received {

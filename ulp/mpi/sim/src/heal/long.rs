@@ -7,7 +7,7 @@ use super::rank::{Held, Offer, Transfer};
 use super::wire::{Body, DEPTH, How, Op, Outcome, Part, To, Way};
 use super::world::World;
 use ferriband_heal::{Cause, Number};
-use ferriband_mpi_proto::resume::{Moving, next_landing};
+use ferriband_mpi_proto::resume::{Doubt, Moving, next_landing};
 
 impl World {
     /// A message of those that wait meets its receive. True if one did.
@@ -149,6 +149,7 @@ impl World {
             key,
             keys,
             is_error: is_over,
+            doubt: Doubt::default(),
         };
         link.transfers.insert(id, transfer);
         link.moving.push_back(id);
@@ -251,6 +252,19 @@ impl World {
             return Ok(());
         };
         self.letters.sent(one.letter, one.is_error)
+    }
+
+    /// An adapter says of transfer `id`, or of the oldest landing, that the program's memory is not
+    /// there: whether that is believed.
+    pub fn is_proven(&mut self, me: usize, peer: usize, id: Option<u32>) -> bool {
+        let believes = self.is(Fault::FirstBelieved);
+        let link = self.link(me, peer);
+        let doubt = match id {
+            Some(id) => link.transfers.get_mut(&id).map(|one| &mut one.doubt),
+            None => Some(&mut link.lane.doubt),
+        };
+        let is_proven = doubt.is_some_and(|one| one.is_proven(link.own_keys, &link.keys));
+        is_proven || believes
     }
 
     /// A part cannot be had because the program's memory is not there: the message ends, and the

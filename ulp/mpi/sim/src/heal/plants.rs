@@ -103,11 +103,13 @@ pub enum Fault {
     SourceWithKey,
     /// 49: a life begins with keys that became void behind the word of it.
     ConnectsStale,
+    /// 50: what an adapter says first of memory is believed, also of one that fails.
+    FirstBelieved,
 }
 
 impl Fault {
     /// All that are found.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::NoFence,
         Self::WordBeforeDrain,
         Self::FromLastAck,
@@ -156,6 +158,7 @@ impl Fault {
         Self::SentAgain,
         Self::SourceWithKey,
         Self::ConnectsStale,
+        Self::FirstBelieved,
     ];
 
     /// The laws that find it, by the first letters of what a failure says.
@@ -185,7 +188,7 @@ impl Fault {
             Self::OldLane => &["H2", "H9"],
             Self::LandingsFromZero => &["M1", "H3", "H7", "H9", "H10"],
             Self::LateNote => &["H3", "H4"],
-            Self::NoBound | Self::OneForAll => &["H7"],
+            Self::NoBound | Self::OneForAll | Self::FirstBelieved => &["H7"],
             Self::NoBackOff => &["H8"],
             Self::OlderAnswer => &["H1", "H2"],
             Self::ReceivesForgotten => &["H10"],

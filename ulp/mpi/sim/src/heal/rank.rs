@@ -9,7 +9,7 @@ use ferriband_heal::{
 };
 use ferriband_mpi_proto::brief::Pattern;
 use ferriband_mpi_proto::fast::Lull;
-use ferriband_mpi_proto::resume::{Keys, Moving, Resume, Under};
+use ferriband_mpi_proto::resume::{Doubt, Keys, Moving, Resume, Under};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A copy in the log: its number, what it says, and the credit that its envelope told.
@@ -32,6 +32,8 @@ pub struct Transfer {
     pub keys: u16,
     /// The program's memory is not there: only that is sent.
     pub is_error: bool,
+    /// Whether it is not, of which an adapter has said so.
+    pub doubt: Doubt,
 }
 
 /// A message that has not met its receive.

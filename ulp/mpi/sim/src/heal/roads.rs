@@ -5,6 +5,7 @@ pub use crate::rank::Channel;
 use crate::wire::Memory;
 use ferriband_heal::Number;
 use ferriband_mpi_proto::fast::{AnyReceiver, Gate};
+use ferriband_mpi_proto::resume::Doubt;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The way of records to a peer.
@@ -79,6 +80,8 @@ pub struct Lane {
     /// The number of the last receive, and of the last that has its message.
     pub posted: u32,
     pub landed: u32,
+    /// Whether the memory of the oldest receive is not there.
+    pub doubt: Doubt,
     /// The peer has not been told of the last one.
     pub is_news: bool,
     /// The number of the last receive there that a message was asked for, and of the last that has
@@ -94,6 +97,7 @@ impl Lane {
             landing: std::mem::take(&mut self.landing),
             posted: self.posted,
             landed: self.landed,
+            doubt: self.doubt,
             asked: self.asked,
             known: self.known,
             ..Self::default()

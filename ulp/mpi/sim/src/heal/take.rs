@@ -38,12 +38,17 @@ impl World {
             }
             Completion::Done(id) => self.moved(me, peer, id)?,
             Completion::Fault(id) => {
-                self.at_fault(me, peer, id)?;
+                if self.is_proven(me, peer, Some(id)) {
+                    self.at_fault(me, peer, id)?;
+                }
                 self.fails_by_message(me, at);
             }
             Completion::Landed(letter, how) => {
-                self.landed(me, peer, letter, how == Landing::Whole)?;
-                if how == Landing::Fault {
+                let is_fault = how == Landing::Fault;
+                if !is_fault || self.is_proven(me, peer, None) {
+                    self.landed(me, peer, letter, how == Landing::Whole)?;
+                }
+                if is_fault {
                     self.fails_by_message(me, at);
                 }
             }

@@ -426,6 +426,7 @@ impl World {
             return Ok(());
         }
         for at in self.ruin_port(rank, adapter, None) {
+            self.blame_memory(at)?;
             self.fail(at)?;
             if is_hard {
                 self.queue_pairs[at].limbo.clear();

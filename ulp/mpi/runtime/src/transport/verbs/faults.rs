@@ -1,8 +1,9 @@
 //! What the program's memory makes fail: such a message ends with its class at both sides, and then
-//! the connection is made anew for all others (law 7 of docs/design/heal.md).
+//! the connection is made anew for all others (law 7 of docs/design/heal.md). An adapter that fails
+//! may say so of good memory, so a message goes again until both adapters are known to be well.
 //!
-//! Owns: which statuses say so, which message a request was about, and what its peer is told. Must
-//! not know: how a connection is made anew.
+//! Owns: which statuses say so, when they are believed, which message a request was about, and what
+//! its peer is told. Must not know: how a connection is made anew.
 
 use super::moves::{Awaits, Direction, Transfer};
 use super::news::Ended;
@@ -51,6 +52,24 @@ impl Net {
             What::Moved { transfer, .. } => {
                 let place = self.moves.transfers.get(transfer as usize)?;
                 place.as_ref().map(|_| AtFault::Transfer(transfer))
+            }
+        }
+    }
+
+    /// Whether a status that speaks of memory is believed of what a request was about.
+    #[cold]
+    pub(super) fn is_proven(&mut self, peer: u32, at_fault: Option<AtFault>) -> bool {
+        let Some(link) = self.links[peer as usize].as_deref_mut() else {
+            return false;
+        };
+        let told = &mut link.long.told;
+        match at_fault {
+            None => told.prove_own(link.acks.log.acknowledged()),
+            Some(AtFault::Landing) => told.prove(link.long.lane.doubt()),
+            Some(AtFault::Transfer(index)) => {
+                let place = self.moves.transfers.get_mut(index as usize);
+                let one = place.and_then(Option::as_mut);
+                one.is_some_and(|one| told.prove(&mut one.doubt))
             }
         }
     }

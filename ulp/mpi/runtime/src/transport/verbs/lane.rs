@@ -35,7 +35,7 @@ use ferriband_ibv::{
     Wc,
 };
 use ferriband_mpi_proto::envelope::{self, Kind};
-use ferriband_mpi_proto::resume::{has_landed, next_landing};
+use ferriband_mpi_proto::resume::{Doubt, has_landed, next_landing};
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
@@ -67,6 +67,8 @@ pub struct Lane {
     /// The number of the last receive here, and of the last one that is over.
     posted: u32,
     landed: u32,
+    /// Whether the memory of the receive behind that is at fault.
+    doubt: Doubt,
     /// The peer has not been told of the last one.
     is_news: bool,
     /// The number of the last receive there that a message was asked for, and of the last that the
@@ -124,6 +126,7 @@ impl Lane {
             landing: std::mem::take(&mut self.landing),
             posted: self.posted,
             landed: self.landed,
+            doubt: self.doubt,
             asked: self.asked,
             known: self.known,
             ..Self::default()
@@ -147,6 +150,11 @@ impl Lane {
     /// The number of the last receive that is over.
     pub fn landed(&self) -> u32 {
         self.landed
+    }
+
+    /// Whether the memory of the oldest receive is at fault.
+    pub fn doubt(&mut self) -> &mut Doubt {
+        &mut self.doubt
     }
 
     /// Whether the peer waits to be told of landings.
@@ -389,7 +397,7 @@ impl Net {
         let lane = &mut self.link(peer).long.lane;
         let landing = lane.landing.pop_front()?;
         lane.landed = next_landing(lane.landed);
-        lane.is_news = true;
+        (lane.is_news, lane.doubt) = (true, Doubt::default());
         self.life.news.push(News::Asks(peer));
         Some(landing)
     }

@@ -83,8 +83,11 @@ impl Net {
             && is_of_memory
             && self.heals(peer)
         {
-            // Whatever noticed first that the life is over, the message has no part in the next.
-            self.end_at_fault(peer, at_fault, lent);
+            // Whatever noticed first that the life is over: once it is proven, the message has no
+            // part in the next.
+            if self.is_proven(peer, Some(at_fault)) {
+                self.end_at_fault(peer, at_fault, lent);
+            }
             self.end_life(peer, Cause::Message);
             return Ok(());
         }
@@ -113,7 +116,8 @@ impl Net {
         if status == WcStatus::RetryExceeded {
             self.is_unanswered(peer);
         }
-        if class != MPI_ERR_BUFFER && self.heals(peer) {
+        // Memory of the runtimes' own is good, as far as they know.
+        if self.heals(peer) && !(is_of_memory && self.is_proven(peer, None)) {
             self.end_life(peer, cause_of(status));
             return Ok(());
         }

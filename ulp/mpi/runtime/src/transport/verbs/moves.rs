@@ -14,7 +14,7 @@ use crate::constants::MPI_SUCCESS;
 use crate::handle::Token;
 use crate::transport::contract::{Done, Place};
 use ferriband_heal::{Log, Number};
-use ferriband_mpi_proto::resume::{Moving, Under, has_landed};
+use ferriband_mpi_proto::resume::{Doubt, Moving, Under, has_landed};
 use std::collections::HashMap;
 
 /// Long messages, to and from all peers.
@@ -47,6 +47,8 @@ pub struct Transfer {
     pub(super) told: u32,
     /// That key is void: nothing moves until the peer names another one.
     pub(super) awaits_key: bool,
+    /// Whether its memory is at fault, at either end.
+    pub(super) doubt: Doubt,
 }
 
 /// How a long message moves.
@@ -136,6 +138,7 @@ impl Transfer {
             is_confirmed: false,
             told: 0,
             awaits_key: false,
+            doubt: Doubt::default(),
         }
     }
 

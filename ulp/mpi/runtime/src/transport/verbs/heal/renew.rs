@@ -20,7 +20,7 @@ use crate::transport::contract::{Head, Place};
 use ferriband_heal::{AdapterId, Number};
 use ferriband_ibv::{Access, VerbsError};
 use ferriband_mpi_proto::envelope::{Kind, Renew};
-use ferriband_mpi_proto::resume::{Keys, Moving, Under};
+use ferriband_mpi_proto::resume::{Doubt, Keys, Moving, Under};
 use ferriband_registration::{Purpose, Reach};
 use std::collections::HashMap;
 use zerocopy::IntoBytes;
@@ -41,12 +41,29 @@ pub struct KeysTold {
     /// Keys that the peer has named anew, of messages that have not met their receives, by their
     /// names; or the class with which such a message ends.
     renewed: HashMap<u64, Result<Place, i32>>,
+    /// Whether memory of the runtimes' own is at fault, and the last acknowledged message when that
+    /// was asked.
+    doubt: (Doubt, u32),
 }
 
 impl KeysTold {
     /// The generation of own keys.
     pub(in super::super) fn generation(&self) -> u16 {
         self.generation
+    }
+
+    /// Whether what is doubted was so before, between the same openings of both adapters.
+    pub(in super::super) fn prove(&self, doubt: &mut Doubt) -> bool {
+        doubt.is_proven(self.generation, &self.void)
+    }
+
+    /// Whether memory of the runtimes' own is at fault, of which an adapter says so behind the
+    /// message `acknowledged`: then nothing has come through since it last did.
+    pub(in super::super) fn prove_own(&mut self, acknowledged: u32) -> bool {
+        let (mut doubt, before) = self.doubt;
+        let is_proven = self.prove(&mut doubt);
+        self.doubt = (doubt, acknowledged);
+        is_proven && before == acknowledged
     }
 }
 
