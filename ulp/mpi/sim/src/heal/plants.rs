@@ -103,11 +103,13 @@ pub enum Fault {
     SourceWithKey,
     /// 49: a life begins with keys that became void behind the word of it.
     ConnectsStale,
+    /// 50: a key that was named anew is taken for a later message of that name.
+    OldName,
 }
 
 impl Fault {
     /// All that are found.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::NoFence,
         Self::WordBeforeDrain,
         Self::FromLastAck,
@@ -156,6 +158,7 @@ impl Fault {
         Self::SentAgain,
         Self::SourceWithKey,
         Self::ConnectsStale,
+        Self::OldName,
     ];
 
     /// The laws that find it, by the first letters of what a failure says.
@@ -190,6 +193,8 @@ impl Fault {
             Self::OlderAnswer => &["H1", "H2"],
             Self::ReceivesForgotten => &["H10"],
             Self::MirrorNotLogged => &["M6"],
+            // The message of before is over, or another one of now has its memory.
+            Self::OldName => &["H4", "H7", "M1"],
             Self::AnswersOwnNumber => &["H1", "H9"],
         }
     }
