@@ -200,7 +200,7 @@ impl World {
         }
         match part.how {
             How::Read => {
-                let value = self.letters.read(part.letter, part.chunk)?;
+                let value = self.letters.read(part.memory, part.chunk)?;
                 self.letters.place(part.letter, part.chunk, value)?;
             }
             _ if is_landing => {

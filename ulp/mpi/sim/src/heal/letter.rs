@@ -16,6 +16,8 @@ pub struct Letter {
     pub index: u64,
     pub way: Way,
     pub tag: i32,
+    /// What its sender calls it while it is offered: a name comes again.
+    pub name: u32,
     /// Bytes of an eager one.
     pub size: u32,
     /// Parts of a long one.
@@ -65,6 +67,7 @@ impl Letters {
             index,
             way,
             tag: (index / 5 % 2) as i32,
+            name: 0,
             size,
             parts,
             bad,

@@ -19,6 +19,7 @@ impl World {
         let at = self.rng.below(count) as usize;
         let held = self.link(me, from).held.remove(at);
         let letter = held.letter;
+        let held = self.named_anew(me, from, held);
         self.letters.meet(letter);
         let keys = self.link(me, from).own_keys;
         let way = self.letters.0[letter].way;
@@ -88,6 +89,7 @@ impl World {
                     Held {
                         letter,
                         told,
+                        memory: letter,
                         key,
                         is_over,
                     },
@@ -108,6 +110,7 @@ impl World {
                 let held = Held {
                     letter,
                     told,
+                    memory: letter,
                     key,
                     is_over,
                 };
@@ -126,6 +129,7 @@ impl World {
         let Held {
             letter,
             told,
+            memory,
             key,
             is_over,
         } = of;
@@ -146,6 +150,7 @@ impl World {
             fin: None,
             lane,
             told,
+            memory,
             key,
             keys,
             is_error: is_over,
@@ -198,6 +203,7 @@ impl World {
             how,
             transfer: id,
             letter: one.letter,
+            memory: one.memory,
             chunk: one.next,
             key: one.key.unwrap_or_default(),
             own: one.keys,
@@ -362,10 +368,14 @@ impl World {
     /// RENEW: the peer's memory for a message has this key now; none: the message is over.
     pub fn renewed(&mut self, me: usize, peer: usize, letter: usize, key: Option<u16>) -> Outcome {
         let link = self.link(me, peer);
-        let held = link.held.iter_mut().find(|one| one.letter == letter);
-        if let Some(one) = held {
-            (one.key, one.is_over) = (key, key.is_none());
+        let is_moving = link.transfers.values().any(|one| one.letter == letter);
+        let one = &self.letters.0[letter];
+        if (one.from, one.way) == (peer, Way::Read) && !is_moving {
+            // It has not met its receive, or is over.
+            let name = one.name;
+            self.link(me, peer).renewed.insert(name, (letter, key));
         }
+        let link = self.link(me, peer);
         if key.is_none() {
             let mut transfers = link.transfers.iter();
             let found = transfers.find(|(_, one)| one.letter == letter);
@@ -379,6 +389,25 @@ impl World {
         }
         self.report.renewed += 1;
         Ok(())
+    }
+
+    /// A message that has met its receive: its key, if the peer has named it anew. Only what was
+    /// told before is named anew, for a name comes again.
+    fn named_anew(&mut self, me: usize, from: usize, held: Held) -> Held {
+        let one = &self.letters.0[held.letter];
+        if one.way != Way::Read {
+            return held;
+        }
+        let (name, believes) = (one.name, self.is(Fault::OldName));
+        match self.link(me, from).renewed.remove(&name) {
+            Some((memory, key)) if held.key.is_none() || believes => Held {
+                memory,
+                key,
+                is_over: key.is_none(),
+                ..held
+            },
+            _ => held,
+        }
     }
 
     /// A number is given to what this rank says.
@@ -399,6 +428,11 @@ impl World {
                     is_over,
                     lands,
                 };
+                let names: Vec<u32> = (link.offers.keys())
+                    .map(|other| self.letters.0[*other].name)
+                    .collect();
+                let free = (1..).find(|name| !names.contains(name));
+                self.letters.0[letter].name = free.unwrap_or_default();
                 link.offers.insert(letter, offer);
             }
             Body::Fin { letter, .. } => {

@@ -105,11 +105,13 @@ pub enum Fault {
     ConnectsStale,
     /// 50: what an adapter says first of memory is believed, also of one that fails.
     FirstBelieved,
+    /// 51: a key that was named anew is taken for a later message of that name.
+    OldName,
 }
 
 impl Fault {
     /// All that are found.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 50] = [
         Self::NoFence,
         Self::WordBeforeDrain,
         Self::FromLastAck,
@@ -159,6 +161,7 @@ impl Fault {
         Self::SourceWithKey,
         Self::ConnectsStale,
         Self::FirstBelieved,
+        Self::OldName,
     ];
 
     /// The laws that find it, by the first letters of what a failure says.
@@ -193,6 +196,8 @@ impl Fault {
             Self::OlderAnswer => &["H1", "H2"],
             Self::ReceivesForgotten => &["H10"],
             Self::MirrorNotLogged => &["M6"],
+            // The message of before is over, or another one of now has its memory.
+            Self::OldName => &["H4", "H7", "M1"],
             Self::AnswersOwnNumber => &["H1", "H9"],
         }
     }

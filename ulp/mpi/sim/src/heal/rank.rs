@@ -26,7 +26,9 @@ pub struct Transfer {
     pub fin: Option<Number>,
     pub lane: u32,
     pub told: Number,
-    /// Generation of the peer's key; none: it is void.
+    /// The message in whose memory the peer's key lies.
+    pub memory: usize,
+    /// Generation of that key; none: it is void.
     pub key: Option<u16>,
     /// And of the own one.
     pub keys: u16,
@@ -41,6 +43,8 @@ pub struct Transfer {
 pub struct Held {
     pub letter: usize,
     pub told: Number,
+    /// The message in whose memory the key lies.
+    pub memory: usize,
     pub key: Option<u16>,
     /// Its sender has given it up.
     pub is_over: bool,
@@ -117,6 +121,9 @@ pub struct Link {
     pub moving: VecDeque<u32>,
     pub next_transfer: u32,
     pub held: Vec<Held>,
+    /// What the peer has named anew of messages that have not met their receives, by their names:
+    /// the message that it was, and its key; none: it is over.
+    pub renewed: BTreeMap<u32, (usize, Option<u16>)>,
     pub offers: BTreeMap<usize, Offer>,
     /// Messages that the program gives up, although bytes may be on their way.
     pub given_up: Vec<usize>,
@@ -174,6 +181,7 @@ impl Link {
             moving: VecDeque::new(),
             next_transfer: 1 << 31,
             held: Vec::new(),
+            renewed: BTreeMap::new(),
             offers: BTreeMap::new(),
             given_up: Vec::new(),
             voids_keys: false,
@@ -247,6 +255,7 @@ impl Link {
         self.transfers.clear();
         self.moving.clear();
         self.held.clear();
+        self.renewed.clear();
         self.offers.clear();
         self.given_up.clear();
         self.lane = Lane::default();

@@ -325,7 +325,11 @@ impl World {
         }
         let link = self.link(me, peer);
         let (keys, log, sent) = (&mut link.keys, &mut link.log, link.sent);
+        let before = *keys;
         let resume = Resume::new(own, told, keys, log, sent, &under);
+        if link.keys != before {
+            link.renewed.clear();
+        }
         let Some(resume) = resume else {
             let wanted = link.wanted;
             return Err(format!(

@@ -232,6 +232,7 @@ impl World {
         let held = Held {
             letter,
             told,
+            memory: letter,
             key,
             is_over,
         };

@@ -136,6 +136,8 @@ pub struct Part {
     pub how: How,
     pub transfer: u32,
     pub letter: usize,
+    /// The message in whose memory the peer's key lies.
+    pub memory: usize,
     pub chunk: u32,
     /// Generations of the peer's key and of the own one.
     pub key: u16,
