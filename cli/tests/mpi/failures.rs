@@ -253,6 +253,43 @@ fn long_messages_go_on_when_the_only_device_of_both_ranks_fails_and_is_opened_an
     long_messages_go_on_while(&WAYS, ["fatal ferri0 --for 30ms", "0.4", "6"]);
 }
 
+/// The only device is away for three seconds, because another job has an adapter open by which an
+/// administrator can let it fail, and a job begins meanwhile.
+const BEGINS_WITHOUT_A_DEVICE: &str = r#"
+ferriband=$0; other=$1; program=$2
+ip link set lo up
+"$ferriband" mpirun -n 2 --timeout 60 --same-host verbs "$other" >/dev/null 2>&1 & job=$!
+while kill -0 $job 2>/dev/null && [ ! -e "$OUTSIDE" ]; do sleep 0.02; done
+"$ferriband" fault fatal ferri0 --for 3s >/dev/null & fault=$!
+sleep 0.2
+"$ferriband" mpirun -n 2 --timeout 60 --same-host verbs "$program"; status=$?
+wait $fault || status=1
+kill $job; wait $job
+exit $status
+"#;
+
+#[test]
+fn a_job_begins_while_its_only_device_is_away_for_seconds() {
+    if !has_network_namespaces() {
+        return;
+    }
+    let (other, program) = (Program::new("healslong"), Program::new("hello"));
+    let output = Command::new("unshare")
+        .args(["--user", "--map-current-user", "--keep-caps", "--net"])
+        .args(["sh", "-c", BEGINS_WITHOUT_A_DEVICE, FERRIBAND])
+        .args([&other.0, &program.0])
+        .env("FERRIBAND_LIB_DIR", library_dir())
+        .env("OUTSIDE", format!("{}.outside", program.0.display()))
+        .env("ROUNDS", "500")
+        .stdin(Stdio::null())
+        .output()
+        .expect("unshare runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{complained}");
+    assert_eq!(said.matches("hello from").count(), 2, "{complained}");
+}
+
 /// The devices of two hosts fail at once and come back with other numbers, again and again, with
 /// pauses of PAUSE seconds, once the job has left the file of which the name is in OUTSIDE.
 const LETS_BOTH_FAIL: &str = r#"

@@ -23,9 +23,14 @@ use ferriband_ibv::{Choice, Context, Device, EventKind, LinkLayer, PortState, QK
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pauses before a device that has failed, before or while it was opened, is opened again, doubled.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// For how long a device is opened again that has failed before or while it was opened.
+const DEVICE_PATIENCE: Duration = Duration::from_secs(10);
+/// For how long a device is opened again whose link is down.
+const LINK_PATIENCE: Duration = Duration::from_secs(2);
+/// Between two tries a pause of the time that has passed, divided by this. So a device that fails
+/// each half second is met between two failures.
+const PAUSE_SHARE: u32 = 16;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl Net {
     /// Opens a device for rank `me` of a world, by which `reached` says which ranks are reached;
@@ -168,9 +173,9 @@ struct Opened {
 
 /// Opens the device that is wanted. One that has failed, or fails meanwhile, is opened again.
 fn open_first(verbs: &'static Verbs, wanted: Wanted<'_>, ranks: u32, key: QKey) -> Outcome<Opened> {
-    let mut pause = FIRST_PAUSE;
+    let begun = Instant::now();
     loop {
-        let Unusable { error, passes } = match choose(verbs, wanted) {
+        let Unusable { error, patience } = match choose(verbs, wanted) {
             Err(unusable) => unusable,
             Ok(chosen) => {
                 let context = Arc::clone(&chosen.first);
@@ -178,16 +183,20 @@ fn open_first(verbs: &'static Verbs, wanted: Wanted<'_>, ranks: u32, key: QKey) 
                     Ok(opened) => return Ok(opened),
                     Err(error) => Unusable {
                         error,
-                        passes: has_failed(&context),
+                        patience: if has_failed(&context) {
+                            DEVICE_PATIENCE
+                        } else {
+                            Duration::ZERO
+                        },
                     },
                 }
             }
         };
-        if !wanted.limits.heal.is_on || !passes || pause > LONGEST_PAUSE {
+        let spent = begun.elapsed();
+        if !wanted.limits.heal.is_on || spent >= patience {
             return Err(error);
         }
-        std::thread::sleep(pause);
-        pause *= 2;
+        std::thread::sleep((spent / PAUSE_SHARE).max(SHORTEST_PAUSE));
     }
 }
 
@@ -250,18 +259,19 @@ struct Chosen {
 /// Why no device can be used.
 struct Unusable {
     error: MpiError,
-    /// One of them has failed, or its link is down: either may be over soon.
-    passes: bool,
+    /// One of them has failed, or its link is down, and either may be over soon: for how long they
+    /// are tried again. Else zero.
+    patience: Duration,
 }
 
 fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Result<Chosen, Unusable> {
     let devices = Device::list(verbs).map_err(|error| Unusable {
         error: failed("the list of devices", error),
-        passes: false,
+        patience: Duration::ZERO,
     })?;
     let names: Vec<String> = devices.iter().map(Device::name).collect();
     let mut passed_over = Vec::new();
-    let mut passes = false;
+    let mut patience = Duration::ZERO;
     let mut all: Vec<(Arc<Context>, LinkLayer)> = Vec::new();
     let most = match wanted.name {
         None if wanted.limits.heal.is_on => wanted.limits.heal.rails,
@@ -275,12 +285,16 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Result<Chosen, Unusable>
         let (context, port) = match opened.and_then(|one| one.port(PORT).map(|port| (one, port))) {
             Ok(both) => both,
             Err(error) => {
-                passes |= error.errno() == libc::EIO;
+                if error.errno() == libc::EIO {
+                    patience = DEVICE_PATIENCE;
+                }
                 passed_over.push(format!("{}: {error}", device.name()));
                 continue;
             }
         };
-        passes |= port.state != PortState::Active;
+        if port.state != PortState::Active {
+            patience = patience.max(LINK_PATIENCE);
+        }
         let is_right = port.state == PortState::Active
             && (wanted.name.is_some()
                 || !wanted.far
@@ -317,7 +331,7 @@ fn choose(verbs: &'static Verbs, wanted: Wanted<'_>) -> Result<Chosen, Unusable>
         text = format!("{text}; {why}");
     }
     let error = MpiError::with(MPI_ERR_OTHER, text);
-    Err(Unusable { error, passes })
+    Err(Unusable { error, patience })
 }
 
 /// True if InfiniBand ports lead to other hosts: our own do on a host of a live fabric only

@@ -209,7 +209,11 @@ impl Net {
                 self.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
                 return Ok(());
             }
-            Reason::Ended(_) if self.life.closing && roster.is_over(peer) => {
+            // Where the peer has heard that this rank has finalised, it makes nothing anew.
+            Reason::Ended(_)
+                if self.life.closing
+                    && (roster.is_over(peer) || roster.is_over(self.connect.me)) =>
+            {
                 self.lose(peer, "it has ended", MPI_ERR_PROC_ABORTED);
                 return Ok(());
             }
