@@ -17,8 +17,8 @@ static int left, whose;
 static unsigned state = 1;
 static unsigned char *sent[SEVERAL], *taken[SEVERAL];
 
-/* What has come of message `message` of a round, `length` bytes, is `fill(.., salt)`. What is not is
- * told first: where it begins and ends, and of which other `salt` its first byte would be. */
+/* True if the `length` bytes of message `message` of a round are those of `fill(.., salt)`. Else says
+ * where the wrong ones begin and end, and of which other `salt` the first would be. */
 static int has_come(const char *what, long round, int message, const unsigned char *bytes, long length, int salt)
 {
 	long first = -1, last = -1, wrong = 0;
